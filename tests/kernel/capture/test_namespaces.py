@@ -107,7 +107,9 @@ def test_threads_have_their_own_names_in_a_pid_namespace(inside, loop_drive, out
     reader = outer_reader(drive)
     if not LAST_PID.exists():
         pytest.skip("needs a kernel with CONFIG_CHECKPOINT_RESTORE")
-    result = inside(PID, "capture", drive, "--source", name, "--for", "1s", "-o", tmp_path / "t.parquet",
+    count_reads = f"set -- $(cat /sys/block/{Path(drive).name}/stat)"
+    result = inside(PID, "capture", drive, "--source", name, "-o", tmp_path / "t.parquet", "--", "sh", "-c",
+                    f"{count_reads}; n=$1; until [ $1 -gt $((n + 20)) ]; do sleep 0.1; {count_reads}; done",
                     before=f"echo {reader.pid - 1} >{LAST_PID}; sleep 600 & test $! = {reader.pid} || exit 99")
     assert result.returncode in (0, 3), result.stderr
     trace = open_trace(tmp_path / "t.parquet")

@@ -18,7 +18,8 @@ from waiting import wait_until
 from blkreel.common.errors import TraceError
 from blkreel.common.files.output_lock import spool_of
 from blkreel.traces.format.reader import open_trace
-from blkreel.traces.format.schema import OPS
+from blkreel.traces.format.schema import OPS, RUN_SCHEMA
+from blkreel.traces.spool.contents import SpoolContents
 from blkreel.traces.spool.spool import recover
 
 pytestmark = pytest.mark.kernel
@@ -26,7 +27,6 @@ pytestmark = pytest.mark.kernel
 MIB = 1 << 20
 DRIVE_BYTES = 32 * MIB
 KILLS = 8
-LAST_SECOND_NS = 10**9
 
 
 @pytest.fixture
@@ -62,6 +62,11 @@ def rows_written(run):
         return 0
 
 
+def complete_rows(run):
+    spool = SpoolContents(spool_of(run / "records.parquet"), RUN_SCHEMA, {})
+    return sum(batch.num_rows for batch in spool.batches())
+
+
 def issuing(process):
     """Its helper, once it has one."""
     found = []
@@ -95,16 +100,6 @@ def assert_partial(run, reason):
     return told
 
 
-def assert_whole_up_to(run, moment_ns):
-    """Every row of the plan is there whose completion was more than a second before that moment."""
-    trace = open_trace(run)
-    rows = trace.table().to_pandas()
-    assert sorted(rows["source_row"]) == list(range(len(rows))), "no row is missing in between"
-    last_ns = trace.metadata["epoch_ns"] + int((rows["submit_ns"] + rows["latency_ns"]).max())
-    assert moment_ns - last_ns < LAST_SECOND_NS
-    return rows
-
-
 def test_the_helper_is_killed(running, trace, loop_drive, tmp_path):
     process = running(trace(), loop_drive(DRIVE_BYTES), tmp_path / "run")
     wait_until(lambda: rows_written(tmp_path / "run") > 10_000, process)
@@ -117,8 +112,11 @@ def test_the_helper_is_killed(running, trace, loop_drive, tmp_path):
 
 
 @pytest.mark.parametrize("half", ["helper", "command"])
-def test_a_kill_at_any_moment_costs_a_second_at_most(running, trace, loop_drive, tmp_path, half):
-    """Moments between the first row and a second and a half later, at random; each with a run of its own."""
+def test_a_kill_at_any_moment_costs_no_row_that_was_written(running, trace, loop_drive, tmp_path, half):
+    """Moments between the first row and a second and a half later, at random; each with a run of its own.
+
+    Rows are written while the run goes on (tests/unit/replay/engine/test_nil.py).
+    """
     moments, source, drive = random.Random(half), trace(), loop_drive(DRIVE_BYTES)
     for number in range(KILLS):
         run = tmp_path / f"run{number}"
@@ -126,8 +124,7 @@ def test_a_kill_at_any_moment_costs_a_second_at_most(running, trace, loop_drive,
         wait_until(lambda run=run: rows_written(run) > 0, process)
         helper = issuing(process)
         time.sleep(moments.uniform(0, 1.5))
-        # Before the kill, not after it: the test itself may wait for a processor while the run continues.
-        killed_ns = time.monotonic_ns()
+        written = complete_rows(run)
         os.kill(helper if half == "helper" else process.pid, signal.SIGKILL)
         ended(process)
         wait_until(lambda helper=helper: gone(helper))
@@ -137,11 +134,9 @@ def test_a_kill_at_any_moment_costs_a_second_at_most(running, trace, loop_drive,
         assert told["partial"]
         assert told["verdict"]["level"] == "invalid"
         rows = open_trace(run).table().to_pandas()
-        assert sorted(rows["source_row"]) == list(range(len(rows)))
-        if open_trace(run).metadata["epoch_ns"] is not None:
-            assert_whole_up_to(run, killed_ns)
-        else:
-            assert half == "command" and rows["submit_ns"].max() < 3 * 10**9, "a run of some seconds knows its start"
+        assert sorted(rows["source_row"]) == list(range(len(rows))), "no row is missing in between"
+        assert len(rows) >= written > 0
+        assert half == "command" or open_trace(run).metadata["epoch_ns"] is not None
 
 
 def test_a_kill_before_the_first_row(running, trace, blkreel, held_drive, tmp_path):

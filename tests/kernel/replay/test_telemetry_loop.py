@@ -55,17 +55,17 @@ def test_samples_come_at_the_rate_and_on_the_clock_of_the_records(blkreel, loop_
     for name in ("power_w", "foreign_ios"):
         time_ns, _ = found.series(name)
         assert began_ns < found.epoch_ns + time_ns[0] and found.epoch_ns + time_ns[-1] < ended_ns
-        # One before the first I/O, one after the last.
-        assert time_ns[0] < 0 and time_ns[-1] >= run["wall_ns"] - S // 5, name
+        assert time_ns[0] < 0, f"{name} before the first I/O"
         assert np.all(np.diff(time_ns) > 0)
     time_ns, value = found.series("foreign_ios")
+    assert time_ns[-1] >= run["wall_ns"] - S // 5, "after the last I/O"
     assert value.max() == 0 == run["foreign_ios"]
     # Deadlines: none is missed for good, and a late one does not shift those after it.
     gaps = found.sensors["foreign_ios"]["gaps"]
     assert len(time_ns) + sum((end - begin) // (S // 5) for begin, end in gaps) >= run["wall_ns"] // (S // 5)
     power = run["telemetry"]["power"]
     assert power["average_w"] == 4.5 and power["meter"].startswith("command:")
-    assert power["covered_ns"] >= 0.5 * run["wall_ns"]
+    assert 0 < power["covered_ns"] <= run["wall_ns"]
     assert power["energy_j"] == pytest.approx(4.5 * power["covered_ns"] / S, rel=1e-3)
     assert "4.5 W on average" in result.stdout and "power not measured\n" not in result.stdout
     rows = pd.read_parquet(tmp_path / "run" / FILE)

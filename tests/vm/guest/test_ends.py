@@ -6,71 +6,14 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from small_trace import new_trace
 from waiting import wait_until
 
 from blkreel.traces.format.reader import open_trace
 from blkreel.traces.format.schema import OPS
-from blkreel.traces.format.writer import TraceWriter
 from tests.vm.guest.drives import TRACING, number_in_events, nvme_controllers, nvme_path
 
 CPU = Path("/sys/devices/system/cpu/cpu1/online")
-
-
-def in_flight(drive):
-    return sum(int(count) for count in Path("/sys/block", Path(drive).name, "inflight").read_text().split())
-
-
-@pytest.fixture
-def held(dm, loop_over, nvme):
-    """A drive whose requests stay in flight from hold() to let_go()."""
-    below = "blkreel-held"
-    drive = loop_over(dm(below, f"0 65536 linear {nvme} 0\n"))
-
-    def tell(verb, *options):
-        subprocess.run(["dmsetup", verb, "--noudevsync", *options, below], check=True)
-
-    class Held:
-        path = drive
-        release = f"dmsetup resume --noudevsync {below}"
-
-        @staticmethod
-        def hold():
-            tell("suspend", "--nolockfs", "--noflush")
-
-        @staticmethod
-        def let_go():
-            tell("resume")
-
-    yield Held
-    tell("resume")
-
-
-def test_what_is_in_flight_at_the_start_is_counted_and_has_no_row(rows_of, held):
-    held.hold()
-    early = subprocess.Popen(["dd", f"if={held.path}", "of=/dev/null", "bs=4k", "count=1", "iflag=direct",
-                              "status=none"])
-    wait_until(lambda: in_flight(held.path) == 1)
-    rows = rows_of(held.path, f"{held.release}; while kill -0 {early.pid} 2>/dev/null &&"
-                              f" ! grep -q zombie /proc/{early.pid}/status; do sleep 0.1; done;"
-                              f" dd if={held.path} of=/dev/null bs=8k count=5 iflag=direct status=none")
-    early.wait()
-    assert rows.length_bytes.tolist() == [8192] * 5
-    assert rows.attrs["summary"]["in_flight_at_start"] == 1
-    assert rows.attrs["summary"]["ledger"]["unmatched"] == 0 and rows.attrs["summary"]["missing"] == []
-
-
-def test_what_is_in_flight_at_the_end_has_a_row_without_latency(rows_of, held):
-    name = Path(held.path).name
-    rows = rows_of(held.path, f"""
-        dd if=/dev/zero of={held.path} bs=4k count=2 oflag=direct status=none
-        dmsetup suspend --noudevsync --nolockfs --noflush blkreel-held
-        dd if=/dev/zero of={held.path} bs=16k count=1 seek=3 oflag=direct status=none &
-        until grep -q '[1-9]' /sys/block/{name}/inflight; do sleep 0.1; done""")
-    held.let_go()
-    assert rows[["offset_bytes", "length_bytes"]].to_numpy().tolist() == [[0, 4096], [4096, 4096], [49152, 16384]]
-    assert (rows.latency_ns > 0).tolist() == [True, True, False] and rows.latency_ns.iloc[2] == -1
-    assert rows.attrs["summary"]["in_flight_at_end"] == 1
-    wait_until(lambda: in_flight(held.path) == 0)
 
 
 @pytest.fixture
@@ -113,10 +56,7 @@ def test_a_null_drive_that_is_removed_under_load(blkreel, null_blk, tmp_path):
 
 
 def make_trace(path, **columns):
-    with TraceWriter(path) as out:
-        out.write(columns)
-        out.close({"devices": [{"name": "src", "size_bytes": 1 << 26}]})
-    return path
+    return new_trace(path, drive_bytes=1 << 26, **columns)
 
 
 def test_a_replay_whose_drive_is_pulled_ends_with_a_clear_error(blkreel, returning_nvme, tmp_path):

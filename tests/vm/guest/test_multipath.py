@@ -2,7 +2,7 @@
 
 import json
 import os
-import time
+import signal
 from pathlib import Path
 
 import numpy as np
@@ -94,27 +94,26 @@ def test_an_io_that_fails_over_to_another_path_is_one_row(rows_of, head, policy)
 
 
 def test_external_io_on_a_head_is_counted_during_a_replay(blkreel, head, tmp_path):
-    count = 100
+    """A replay of ten minutes, which ends when the external reads are done."""
+    count = 6000
     trace = make_trace(tmp_path / "t.parquet", submit_ns=np.arange(count) * 10**8, latency_ns=np.full(count, 1000),
-                       length_bytes=np.full(count, 4096), offset_bytes=np.arange(count) * 4096,
+                       length_bytes=np.full(count, 4096), offset_bytes=np.arange(count) % 100 * 4096,
                        op=np.full(count, OPS["read"]))
     disk = Path("/sys/block", Path(head).name)
     before = count_of_disk(disk).read_ios
     process = blkreel.start("replay", trace, "--on", head, "-o", tmp_path / "run", "--destroy", "GUEST004", "--json")
     wait_until(lambda: count_of_disk(disk).read_ios > before + 3 or process.poll() is not None)
-    external_reads = 0
-    while process.poll() is None:
+    for _ in range(20):
         with Path(head).open("rb", buffering=0) as external:
             os.posix_fadvise(external.fileno(), 32 * MIB, MIB, os.POSIX_FADV_DONTNEED)
             os.pread(external.fileno(), 4096, 32 * MIB)
-        external_reads += 1
-        time.sleep(0.5)
-    assert external_reads, process.output()
+    assert process.poll() is None, process.output()
+    os.kill(process.pid, signal.SIGINT)
     code = process.wait()
     out, err = process.output()
     assert code == 3, out + err
     run = json.loads(out)["run"]
-    assert run["completed_ops"] == count and run["foreign_ios"] >= 1
+    assert 0 < run["completed_ops"] < count and run["foreign_ios"] >= 1
 
 
 def test_a_path_that_is_removed_and_added_again_is_reported(blkreel, head, tmp_path):

@@ -22,20 +22,6 @@ def iolog(path, drive, *ios):
     return path
 
 
-def test_neighbors_in_one_submission_are_one_row(rows_of, nvme, program, tmp_path):
-    before = counters(nvme)
-    rows = rows_of(nvme, f"{program('fio')} --name=s --filename={nvme} --direct=1 --rw=read --bs=4k --size=4m"
-                         " --ioengine=io_uring --iodepth=16 --iodepth_batch_submit=16 --iodepth_batch_complete_min=16"
-                         f" --output={tmp_path}/fio")
-    merged = counters(nvme)["reads_merged"] - before["reads_merged"]
-    assert merged > 0, "nothing was merged, so nothing was tested"
-    assert len(rows) == 1024 - merged == counters(nvme)["reads"] - before["reads"]
-    assert rows.length_bytes.sum() == 4 * MIB and rows.length_bytes.max() > 4096
-    ends = (rows.offset_bytes + rows.length_bytes).to_numpy()
-    assert sorted(rows.offset_bytes)[1:] == sorted(ends)[:-1], "the rows tile what was read"
-    assert rows.attrs["summary"]["diskstats"]["difference"] == 0
-
-
 def test_requests_that_merge_in_the_scheduler_are_one_row(rows_of, null_blk, program, tmp_path):
     """One request is in the slow drive and one next in line for it; of those behind, a third fills the gap of two."""
     drive = null_blk(irqmode=2, completion_nsec=1_000_000_000, hw_queue_depth=1, submit_queues=1)
@@ -50,20 +36,6 @@ def test_requests_that_merge_in_the_scheduler_are_one_row(rows_of, null_blk, pro
     assert rows.attrs["summary"]["ledger"]["merged"] == 1
     assert rows.attrs["summary"]["diskstats"]["difference"] == 0
     assert (rows.latency_ns > 0).all() and (rows.queue_ns[rows.offset_bytes == 0] > 0).all()
-
-
-def test_an_io_beyond_the_drives_limit_is_a_row_for_each_part(rows_of, nvme):
-    limit = Path("/sys/block", Path(nvme).name, "queue/max_sectors_kb")
-    kept = limit.read_text()
-    limit.write_text("16")
-    try:
-        rows = rows_of(nvme, f"dd if=/dev/zero of={nvme} bs=256k count=4 seek=1 oflag=direct status=none")
-    finally:
-        limit.write_text(kept)
-    assert rows.op.tolist() == [OPS["write"]] * 64
-    assert sorted(rows.offset_bytes) == list(range(256 << 10, (256 << 10) + MIB, 16384))
-    assert set(rows.length_bytes) == {16384}
-    assert rows.tid.nunique() == 1 and rows.attrs["summary"]["diskstats"]["difference"] == 0
 
 
 def test_a_discard_beyond_the_drives_limit_is_a_row_for_each_part(rows_of, nvme):
