@@ -88,14 +88,18 @@ def with_value(metadata, paths, value):
     return reduce(lambda changed, path: placed(changed, path, value), paths, metadata)
 
 
+def wrong_with(metadata, path, value):
+    """What the reader says of the value at that place; of keys it checks each alone."""
+    return wrong_metadata(placed({path[0]: metadata[path[0]]}, path, value))
+
+
 def accepted(metadata, value):
     """The places where the reader accepts a value, in groups of which no place is inside of another."""
     groups = {}
     known = list(places(metadata))
     outer = {path[:length] for path in known for length in range(1, len(path))}
     for path in known:
-        if path not in OWN_MESSAGES and path[0] != "integrity" and not wrong_metadata(
-                with_value(metadata, [path], value)):
+        if path not in OWN_MESSAGES and path[0] != "integrity" and not wrong_with(metadata, path, value):
             groups.setdefault(len(path) if path in outer else 0, []).append(path)
     return groups.values()
 
@@ -124,11 +128,11 @@ def test_values_of_other_types_are_named(kind, name):
     """By file and key, with what was expected. Commands open a trace in one place; one of them each time."""
     stored, commands = kind
     refused = [path for path in places(stored.whole)
-               if path != ("schema_version",) and wrong_metadata(with_value(stored.whole, [path], REFUSED[name]))]
+               if path != ("schema_version",) and wrong_with(stored.whole, path, REFUSED[name])]
     assert len(refused) > 100
     for number, path in enumerate(refused):
         if number % 20 and not is_fuzzing():
-            assert path[0] in wrong_metadata(with_value(stored.whole, [path], REFUSED[name]))
+            assert path[0] in wrong_with(stored.whole, path, REFUSED[name])
             continue
         stored.replace(with_value(stored.whole, [path], REFUSED[name]))
         known = list(commands(stored.path.parent / "out"))

@@ -1,5 +1,6 @@
 """An output that another process is writing stays whole, with --force too, and the message names the process."""
 
+import json
 import shutil
 import subprocess
 import sys
@@ -21,7 +22,7 @@ from blkreel.traces.format.writer import TraceWriter
 from blkreel.traces.spool.spool import Spool, recover
 
 ROWS = 1000
-# Each begins to write the output, and finishes it after a line on stdin.
+# Each begins to write the output `path`, and finishes it after a line on stdin.
 WRITERS = {
     "capture": "spool = Spool(path, TRACE_SCHEMA, {}); spool.append(rows); spool.flush(); wait(); spool.finish({})",
     "import": "writer = TraceWriter(path, TRACE_SCHEMA); writer.write(rows); wait(); writer.close({})",
@@ -30,7 +31,8 @@ WRITERS = {
     "test": "create(path, {'test': 'x'}, [], force=False)\nwith directory_locked(path): wait()",
     "catalog": "Catalog.open(path, create=True)\nwith directory_locked(path): wait()",
 }
-SCRIPT = """
+SCRIPT = f"""
+import json
 import sys
 from pathlib import Path
 import numpy as np
@@ -46,28 +48,44 @@ def wait():
     print("writing", flush=True)
     sys.stdin.readline()
 
-path, at = Path(sys.argv[1]), np.arange(1000)
-rows = {"submit_ns": at, "offset_bytes": at * 4096, "length_bytes": np.full(1000, 4096), "op": at * 0}
+at = np.arange({ROWS})
+rows = {{"submit_ns": at, "offset_bytes": at * 4096, "length_bytes": at * 0 + 4096, "op": at * 0}}
+for line in sys.stdin:
+    writer, path = json.loads(line)
+    path = Path(path)
+    exec(writer)
+    print("written", flush=True)
 """
 
 
-@pytest.fixture
-def writing(tmp_path):
-    """writing(kind) is (path of an output, the process that writes it)."""
-    children = []
+class Writer:
+    """A process that writes one output after the other."""
 
-    def begin(kind):
-        path = tmp_path / "new directory/output"
-        child = subprocess.Popen([sys.executable, "-c", SCRIPT + WRITERS[kind], path], stdin=subprocess.PIPE,
-                                 stdout=subprocess.PIPE, text=True)
-        children.append(child)
-        assert child.stdout.readline() == "writing\n"
-        return path, child
+    def __init__(self):
+        self.process = subprocess.Popen([sys.executable, "-c", SCRIPT], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+                                        text=True)
+        self.pid = self.process.pid
 
-    yield begin
-    for child in children:
-        child.kill()
-        child.communicate()
+    def begin(self, kind, path):
+        self._say(json.dumps([WRITERS[kind], str(path)]), "writing")
+
+    def finish(self):
+        self._say("", "written")
+
+    def kill(self):
+        self.process.kill()
+        self.process.communicate()
+
+    def _say(self, line, answer):
+        print(line, file=self.process.stdin, flush=True)
+        assert self.process.stdout.readline() == f"{answer}\n"
+
+
+@pytest.fixture(scope="module")
+def writer():
+    child = Writer()
+    yield child
+    child.kill()
 
 
 def second_commands(path):
@@ -86,25 +104,27 @@ def second_commands(path):
     ("capture", ["capture", "import", "page", "run"]), ("import", ["capture", "import", "page", "run"]),
     ("page", ["capture", "import", "page"]), ("run", ["run", "repetitions", "test"]),
     ("test", ["test", "resumed", "run", "repetitions"]), ("catalog", ["catalog", "removal", "run"])])
-def test_a_second_command_is_refused_with_the_number_of_the_process(writing, kind, others, monkeypatch):
+def test_a_second_command_is_refused_with_the_number_of_the_process(writer, tmp_path, kind, others, monkeypatch):
     monkeypatch.setattr(catalog, "_TURN_S", 0.0)
-    path, child = writing(kind)
+    path = tmp_path / "new directory/output"
+    writer.begin(kind, path)
     for name in others:
-        with pytest.raises(OutputInUse, match=f"{path} is being written by process {child.pid};") as error:
+        with pytest.raises(OutputInUse, match=f"{path} is being written by process {writer.pid};") as error:
             second_commands(path)[name]()
-        assert f"kill -INT {child.pid}" in error.value.remedy
-    child.communicate("\n")
-    assert child.returncode == 0
+        assert f"kill -INT {writer.pid}" in error.value.remedy
+    writer.finish()
     if kind in ("capture", "import"):
         assert open_trace(path).rows == ROWS
 
 
-def test_what_a_killed_command_left_can_be_recovered_or_replaced(writing):
-    path, child = writing("capture")
-    with pytest.raises(OutputInUse, match=f"process {child.pid}"):
-        recover(path)
-    child.kill()
-    child.wait()
+def test_what_a_killed_command_left_can_be_recovered_or_replaced(tmp_path):
+    path, writer = tmp_path / "new directory/output", Writer()
+    try:
+        writer.begin("capture", path)
+        with pytest.raises(OutputInUse, match=f"process {writer.pid}"):
+            recover(path)
+    finally:
+        writer.kill()
     with pytest.raises(BlkreelError, match="left by a command that died"):
         Spool(path, TRACE_SCHEMA, {})
     copy = path.with_name("copy")

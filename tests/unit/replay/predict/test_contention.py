@@ -49,7 +49,7 @@ DRIVES = {"link": f"{ALONE},write_bandwidth=450MB/s,link=500MB/s",
 
 @pytest.fixture(autouse=True)
 def few_simulations(monkeypatch):
-    monkeypatch.setattr(contention, "_SIMULATIONS", 30)
+    monkeypatch.setattr(contention, "_SIMULATIONS", 8)
 
 
 @pytest.fixture(scope="module")
@@ -81,8 +81,10 @@ def test_the_slowdown_of_a_trace_that_was_not_fitted_is_predicted(replayed, driv
         assert slowdown.is_decided and slowdown.measured > 1.15
 
 
-def test_a_slowdown_that_the_fitted_runs_leave_open_is_not_stated(replayed):
+def test_a_slowdown_that_the_fitted_runs_leave_open_is_not_stated(replayed, monkeypatch):
     """Single reads of one size do not show how much of them is latency, and so not what shorter reads take."""
+    for name, value in (("_SIMULATIONS", 4), ("_POLISHED", 1), ("_DIES", (32,))):
+        monkeypatch.setattr(contention, name, value)
     runs = with_baselines([replayed("sata-qlc", "single")])
     models = fit_drives(runs, progress)
     error = error_of(with_baselines([replayed("sata-qlc", "small")])[0], [model.drive() for model in models], progress)
