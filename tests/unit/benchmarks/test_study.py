@@ -9,16 +9,16 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pytest
-from hypothesis import HealthCheck, given, settings
+from cases import cases
+from hypothesis import given
 from hypothesis import strategies as st
+from small_trace import new_trace
 from synthetic_runs import write_run
 from synthetic_tests import MS, closed_loop, write_step
 from tree import COMPILE, GAME_LOAD
 
 import blkreel
 from blkreel.common.errors import UsageError
-from blkreel.traces.format.schema import TRACE_SCHEMA
-from blkreel.traces.format.writer import TraceWriter
 from blkreel.traces.samples import located
 
 
@@ -58,14 +58,12 @@ def test_figures_are_those_of_the_report_and_of_pandas(runs, blkreel_json):
 
 
 @given(st.integers(1, 99_999), st.integers(1, 3000))
-@settings(max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@cases(10)
 def test_percentiles_are_by_nearest_rank_and_only_where_enough_lie_beyond(tmp_path, thousandths, count):
     latency = np.random.default_rng(count).integers(1, 10**9, count)
     path = tmp_path / "t.parquet"
-    with TraceWriter(path, TRACE_SCHEMA, force=True) as writer:
-        writer.write({"submit_ns": np.arange(count), "latency_ns": latency, "op": np.zeros(count, "i1"),
-                      "length_bytes": np.full(count, 512), "offset_bytes": np.zeros(count, "i8")})
-        writer.close({"devices": [], "clock": "monotonic", "threads": {}})
+    new_trace(path, {"devices": [], "clock": "monotonic", "threads": {}}, submit_ns=np.arange(count),
+              latency_ns=latency)
     percent = str(thousandths / 1000)
     found = blkreel.open(path).percentiles("read", [percent])
     value = found[f"p{percent.replace('.', '_')}_ns"].loc["read"]
@@ -84,10 +82,7 @@ def test_a_percentile_must_be_a_number_of_percent(percent):
 
 def test_an_unknown_operation_is_missing_in_the_frame(tmp_path):
     path = tmp_path / "t.parquet"
-    with TraceWriter(path, TRACE_SCHEMA) as writer:
-        writer.write({"submit_ns": np.arange(3), "latency_ns": np.ones(3), "length_bytes": np.full(3, 512),
-                      "offset_bytes": np.zeros(3), "op": np.array([1, 99, -3])})
-        writer.close({})
+    new_trace(path, {}, op=[1, 99, -3])
     frame = blkreel.open(path).frame()
     assert frame.op.isna().tolist() == [False, True, True] and frame.op[0] == "write"
 

@@ -2,7 +2,6 @@
 
 import json
 import shutil
-import sys
 
 import pytest
 from range_server import serving
@@ -81,13 +80,3 @@ def test_a_report_is_of_one(fleet, blkreel):
 def test_jobs_and_cluster_exclude_each_other(fleet, blkreel):
     result = blkreel("compare", fleet, "--jobs", "2", "--cluster", "tcp://127.0.0.1:9", check=False)
     assert result.returncode == 2 and "leave out one of them" in result.stderr
-
-
-def test_a_storage_whose_package_is_missing(blkreel):
-    try:
-        import s3fs  # noqa: F401
-        pytest.skip("s3fs is here")
-    except ImportError:
-        assert "s3fs" not in sys.modules
-    result = blkreel("compare", "s3://bucket/traces/", check=False)
-    assert result.returncode == 1 and "pip install s3fs" in result.stderr and result.stderr.count("\n") == 1

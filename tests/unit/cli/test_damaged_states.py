@@ -6,6 +6,7 @@ import numpy as np
 from cases import is_fuzzing
 from damaged import damaged, outcome
 from emulated_accounts import account
+from small_trace import new_trace
 from synthetic_catalog import run_of
 from synthetic_fleet import small_test
 from synthetic_runs import write_run
@@ -22,7 +23,6 @@ from blkreel.replay.run import calibrate
 from blkreel.replay.simulated import state as simulated_state
 from blkreel.traces.format.overrides import amend
 from blkreel.traces.format.reader import open_trace
-from blkreel.traces.format.writer import TraceWriter
 
 FEW_WRONG = [None, "x", 1 << 70, [None]]
 TELEMETRY = {"power": {"meter": "m", "average_w": 5.0, "energy_j": 5.0, "gaps": 0, "covered_ns": 10, "rail": "drive"},
@@ -108,10 +108,7 @@ def test_the_state_of_a_drive(tmp_path, monkeypatch):
 
 def test_the_state_of_a_simulated_drive(tmp_path, monkeypatch):
     monkeypatch.setenv("BLKREEL_STATE_DIR", str(tmp_path / "state"))
-    with TraceWriter(tmp_path / "t.parquet") as out:
-        out.write({"submit_ns": np.arange(4) * 1000, "latency_ns": np.full(4, 100), "offset_bytes": np.arange(4) * 4096,
-                   "length_bytes": np.full(4, 4096), "op": np.zeros(4, "i1")})
-        out.close({"devices": [{"name": "src", "size_bytes": 1 << 20}]})
+    new_trace(tmp_path / "t.parquet", drive_bytes=1 << 20, submit_ns=np.arange(4) * 1000)
     drive = "nil:1GiB,read_latency=90us,clock=virtual,state=keep"
     replay = ("replay", tmp_path / "t.parquet", "--on", drive, "-o", tmp_path / "run", "--force")
     outcome(*replay)

@@ -79,22 +79,17 @@ def test_a_preparation_shows_what_it_writes(on_terminal):
     assert last_sum(terminal.text)[1:] == ("0 B", "1.07 GB") and "1.07 GB written" in terminal.text
 
 
-def test_no_live_is_one_line(on_terminal, trace, tmp_path):
-    terminal = on_terminal("replay", trace, "--on", DRIVE, "-o", tmp_path / "run", "--no-prefill", "--no-live")
-    terminal.wait_for("replaying")
-    assert terminal.wait() in (0, 3) and terminal.is_sane()
+@pytest.mark.parametrize(("words", "environment"), [(["--no-live"], {}), ([], {"TERM": "dumb"})])
+def test_no_live_and_a_terminal_that_cannot_move_its_cursor_get_lines(on_terminal, trace, tmp_path, words, environment):
+    terminal = on_terminal("replay", trace, "--on", DRIVE, "-o", tmp_path / "run", "--no-prefill", *words,
+                           env=environment)
+    assert terminal.wait() in (0, 3) and terminal.is_sane() and "3,000 I/Os" in unwrapped(terminal.text)
     assert "so far" not in terminal.text and "throughput  " not in terminal.text
+    assert b"\x1b" not in terminal.raw or not environment
 
 
-def test_a_terminal_that_cannot_move_its_cursor_gets_lines(on_terminal, trace, tmp_path):
-    terminal = on_terminal("replay", trace, "--on", DRIVE, "-o", tmp_path / "run", "--no-prefill", env={"TERM": "dumb"})
-    assert terminal.wait() in (0, 3) and "3,000 I/Os" in unwrapped(terminal.text)
-    assert b"\x1b" not in terminal.raw and "so far" not in terminal.text
-
-
-def test_ctrl_z_leaves_a_terminal_without_a_view(on_terminal, trace, tmp_path):
-    terminal = on_terminal("replay", trace, "--on", DRIVE, "-o", tmp_path / "run", "--no-prefill", "--pace", "x0.05")
-    terminal.wait_for(r"simulated drive +\d")
+def stop_and_continue(terminal, view):
+    """By Ctrl-Z; the terminal is sane meanwhile, and the view is drawn again."""
     terminal.press("\x1a")
     stat = Path(f"/proc/{terminal.process.pid}/stat")
     wait_until(lambda: terminal._read(0) or stat.read_text().rpartition(")")[2].split()[0] == "T")
@@ -102,10 +97,15 @@ def test_ctrl_z_leaves_a_terminal_without_a_view(on_terminal, trace, tmp_path):
     assert terminal.is_sane()
     shown = len(terminal.text)
     terminal.process.send_signal(signal.SIGCONT)
-    wait_until(lambda: terminal._read(0.1) or "so far" in terminal.text[shown:])
+    wait_until(lambda: terminal._read(0.1) or view in terminal.text[shown:])
+
+
+def test_ctrl_z_leaves_a_terminal_without_a_view(on_terminal, trace, tmp_path):
+    terminal = on_terminal("replay", trace, "--on", DRIVE, "-o", tmp_path / "run", "--no-prefill", "--pace", "x0.05")
+    terminal.wait_for(r"simulated drive +\d")
+    stop_and_continue(terminal, "so far")
     terminal.press("\x03")
     assert terminal.wait() == 3 and terminal.is_sane()
-    assert "so far" in terminal.text[shown:]
 
 
 def test_a_signal_leaves_a_sane_terminal_and_a_run(on_terminal, trace, tmp_path):
@@ -140,14 +140,7 @@ def test_a_bar_that_is_killed_or_stopped_gives_the_cursor_back():
              "    for done in range(10**9): task.update(done); time.sleep(0.01)")
     terminal = Terminal([sys.executable, "-c", draws])
     terminal.wait_for("reading")
-    terminal.press("\x1a")
-    stat = Path(f"/proc/{terminal.process.pid}/stat")
-    wait_until(lambda: terminal._read(0) or stat.read_text().rpartition(")")[2].split()[0] == "T")
-    terminal._read(0.2)
-    assert terminal.is_sane()
-    shown = len(terminal.text)
-    terminal.process.send_signal(signal.SIGCONT)
-    wait_until(lambda: terminal._read(0.1) or "reading" in terminal.text[shown:])
+    stop_and_continue(terminal, "reading")
     terminal.process.terminate()
     assert terminal.wait() == -signal.SIGTERM and terminal.is_sane()
     terminal.close()

@@ -15,8 +15,7 @@ from waiting import wait_until
 from blkreel.cli.command_table import find_command
 from blkreel.traces.format.condition import Condition
 from blkreel.traces.format.reader import open_trace
-from blkreel.traces.format.schema import OPS, TRACE_SCHEMA
-from blkreel.traces.format.writer import TraceWriter
+from blkreel.traces.format.schema import OPS
 
 DRIVE = "nil:64GiB,clock=virtual"
 MS = 1_000_000
@@ -201,10 +200,7 @@ def test_the_same_command_continues(blkreel, image, trace, tmp_path):
     assert limits.returncode == 1 and "another replay: effect_limits differ" in limits.stderr
     other = blkreel(*words, "--repeat", "2", "--idle", "none", check=False)
     assert other.returncode == 1 and "another replay: idle differ" in other.stderr
-    with TraceWriter(trace, TRACE_SCHEMA, force=True) as writer:
-        writer.write({name: np.zeros(1, np.int64) for name in ("submit_ns", "latency_ns", "offset_bytes")}
-                     | {"length_bytes": np.array([4096]), "op": np.array([OPS["write"]])})
-        writer.close({"devices": [{"name": "sda", "size_bytes": 1 << 30}], "lost": {"total": 0}})
+    new_trace(trace, drive_bytes=1 << 30, submit_ns=[0], op=OPS["write"])
     changed = blkreel(*words, "--repeat", "3", check=False)
     assert changed.returncode == 1 and "another replay: trace_content differ" in changed.stderr
     image.rename(image.with_name("first.img"))

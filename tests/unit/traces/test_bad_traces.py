@@ -26,26 +26,14 @@ def good(tmp_path_factory):
                      op=random.integers(0, 2, count))
 
 
-def test_a_missing_file(tmp_path):
-    with pytest.raises(TraceError, match="does not exist; record one with `blkreel capture"):
-        open_trace(tmp_path / "none.parquet")
-
-
-def test_an_empty_file(tmp_path):
-    (tmp_path / "t.parquet").touch()
-    with pytest.raises(TraceError, match="empty"):
+@pytest.mark.parametrize(("make", "message"), [
+    (lambda path: None, "does not exist; record one with `blkreel capture"), (lambda path: path.touch(), "empty"),
+    (lambda path: pq.write_table(pa.table({"a": [1, 2]}), path), "not a trace"),
+    (lambda path: path.mkdir(), "records.parquet")], ids=["missing", "empty", "foreign", "no run"])
+def test_what_is_no_trace_at_all(tmp_path, make, message):
+    make(tmp_path / "t.parquet")
+    with pytest.raises(TraceError, match=message):
         open_trace(tmp_path / "t.parquet")
-
-
-def test_a_foreign_parquet_file(tmp_path):
-    pq.write_table(pa.table({"a": [1, 2]}), tmp_path / "t.parquet")
-    with pytest.raises(TraceError, match="not a trace"):
-        open_trace(tmp_path / "t.parquet")
-
-
-def test_a_directory_that_is_no_run(tmp_path):
-    with pytest.raises(TraceError, match="records.parquet"):
-        open_trace(tmp_path)
 
 
 @pytest.mark.parametrize("keep", [0.999, 0.5, 0.01])
@@ -56,47 +44,27 @@ def test_a_truncated_file(good, tmp_path, keep):
         open_trace(tmp_path / "t.parquet")
 
 
-def test_a_later_version(good, tmp_path):
-    table = pq.read_table(good)
-    pq.write_table(table.replace_schema_metadata({"blkreel.schema_version": "2"}), tmp_path / "t.parquet")
-    with pytest.raises(TraceError, match="version 2.*update"):
-        open_trace(tmp_path / "t.parquet")
+def with_column_as(table, name, kind):
+    index = table.schema.get_field_index(name)
+    return table.set_column(index, pa.field(name, kind, nullable=False), table[name].cast(kind))
 
 
-@pytest.mark.parametrize("version", ["-1", "0", "true", "1.5", '"1"'])
-def test_a_version_that_no_writer_has(good, tmp_path, version):
+@pytest.mark.parametrize(("change", "version", "message"), [
+    (None, "2", "version 2.*update"),
+    *((None, version, "invalid trace version") for version in ("-1", "0", "true", "1.5", '"1"')),
+    (lambda table: table.drop_columns(["latency_ns"]), "1", "lacks the column latency_ns"),
+    (lambda table: table.append_column(table.schema.field("submit_ns"), table["submit_ns"]), "1",
+     "has the column submit_ns several times"),
+    (lambda table: with_column_as(table, "submit_ns", pa.float64()), "1", "submit_ns as double, not int64")])
+def test_columns_and_versions_that_no_writer_makes(good, tmp_path, change, version, message):
     table = pq.read_table(good)
+    table = change(table) if change else table
     pq.write_table(table.replace_schema_metadata({"blkreel.schema_version": version}), tmp_path / "t.parquet")
-    with pytest.raises(TraceError, match="invalid trace version"):
+    with pytest.raises(TraceError, match=message):
         open_trace(tmp_path / "t.parquet")
 
 
-def test_a_missing_column(good, tmp_path):
-    table = pq.read_table(good).drop_columns(["latency_ns"])
-    pq.write_table(table.replace_schema_metadata({"blkreel.schema_version": "1"}), tmp_path / "t.parquet")
-    with pytest.raises(TraceError, match="lacks the column latency_ns"):
-        open_trace(tmp_path / "t.parquet")
-
-
-def test_a_column_that_is_there_twice(good, tmp_path):
-    table = pq.read_table(good)
-    table = table.append_column(table.schema.field("submit_ns"), table["submit_ns"])
-    pq.write_table(table.replace_schema_metadata({"blkreel.schema_version": "1"}), tmp_path / "t.parquet")
-    with pytest.raises(TraceError, match="has the column submit_ns several times"):
-        open_trace(tmp_path / "t.parquet")
-
-
-def test_a_column_of_another_type(good, tmp_path):
-    table = pq.read_table(good)
-    index = table.schema.get_field_index("submit_ns")
-    field = pa.field("submit_ns", pa.float64(), nullable=False)
-    table = table.set_column(index, field, table["submit_ns"].cast("double"))
-    pq.write_table(table.replace_schema_metadata({"blkreel.schema_version": "1"}), tmp_path / "t.parquet")
-    with pytest.raises(TraceError, match="submit_ns as double, not int64"):
-        open_trace(tmp_path / "t.parquet")
-
-
-@cases(20)
+@cases(8)
 @given(st.data())
 def test_no_flipped_bit_in_the_rows_goes_unnoticed(good, tmp_path_factory, data):
     """Page checksums: a damaged trace must never yield wrong I/O for a replay."""

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from tree import TREE
 from waiting import wait_until
 
-from blkreel.common.errors import BlkreelError, TraceError, UsageError
+from blkreel.common.errors import TraceError, UsageError
 from blkreel.traces.format.check import check
 from blkreel.traces.format.reader import open_trace
 from blkreel.traces.format.schema import FLAGS, OP_NAMES
@@ -291,14 +291,6 @@ def test_other_formats_and_empty_files_are_told_apart(tmp_path):
     assert not trace.exists()
 
 
-def test_an_output_that_exists_is_kept(tmp_path):
-    recording = Recording().io(8, 10, 20, 30).write(tmp_path / "sda.blktrace.0")
-    (tmp_path / "t.parquet").write_text("mine")
-    with pytest.raises(BlkreelError, match="exists"):
-        import_recording([recording], tmp_path / "t.parquet")
-    assert (tmp_path / "t.parquet").read_text() == "mine"
-
-
 def test_a_part_of_a_recording_says_what_it_leaves_out(tmp_path):
     for cpu in range(2):
         Recording(cpu=cpu).io(8 + 8 * cpu, 10, 20, 30).write(tmp_path / f"sda.blktrace.{cpu}")
@@ -348,38 +340,18 @@ def test_a_real_recording_agrees_with_blkparse(blkreel, program, recorded_by_oth
     assert blkreel("check", tmp_path / "t.parquet").returncode == 0
 
 
-def test_damaged_recordings_end_in_an_error_or_a_sound_trace(blkreel, recorded_by_others, tmp_path):
-    """A small corpus of the real recording, each with other damage; the decoder itself is fuzzed under ASan."""
-    data = (recorded_by_others.parent / "sda.blktrace.1").read_bytes()
-    for number in range(24):
-        at = (number * 1237) % len(data)
-        damaged = [data[:at], data[:at] + bytes([number * 11 % 256]) + data[at + 1:], data[:at] + data[at + 7:],
-                   data[:at] + b"CPU:1 [LOST 9 EVENTS]\n" + data[at:]][number % 4]
-        (tmp_path / "sda.blktrace.1").write_bytes(damaged)
-        trace = tmp_path / "t.parquet"
-        try:
-            import_recording([tmp_path / "sda.blktrace.1"], trace, force=True)
-        except TraceError as error:
-            assert "sda.blktrace.1" in str(error)
-        else:
-            assert blkreel("check", trace, check=False).returncode in (0, 3)
-
-
-def test_every_device_of_a_large_recording_has_its_rows(rows_of):
+@pytest.mark.parametrize("issued", [True, False])
+def test_every_device_of_a_large_recording_has_its_rows(rows_of, issued):
+    """Also of drives without requests."""
     recording = Recording()
     for number in range(300):
-        recording.io(8, 100 * number, 100 * number + 10, 100 * number + 20, device=SDA + number)
+        recording.add("Q", 100 * number, 8, device=SDA + number)
+        if issued:
+            recording.add("D", 100 * number + 10, 8, device=SDA + number)
+        recording.add("C", 100 * number + 20, 8, device=SDA + number)
     rows, result = rows_of(recording)
-    assert rows.device.tolist() == list(range(300))
+    assert rows.device.tolist() == list(range(300)) and set(rows.latency_ns) == {10 if issued else 20}
     assert [device["minor"] for device in result.metadata["devices"]] == list(range(300))
-
-
-def test_drives_without_requests_may_be_many(rows_of):
-    recording = Recording()
-    for number in range(300):
-        recording.add("Q", 100 * number, 8, device=SDA + number).add("C", 100 * number + 20, 8, device=SDA + number)
-    rows, _ = rows_of(recording)
-    assert len(rows) == 300 and (rows.latency_ns == 20).all()
 
 
 def test_more_devices_than_a_trace_can_number_are_refused(tmp_path):
@@ -413,7 +385,7 @@ _EVENTS = st.tuples(
     st.sampled_from([SDA, SDB]), st.binary(max_size=9))
 
 
-@cases(16)
+@cases(6)
 @given(st.lists(_EVENTS, min_size=1, max_size=60))
 def test_any_events_are_each_read_once_and_make_a_sound_trace(tmp_path_factory, some):
     """A decoder that reads an event twice, or none, ends in a loop or miscounts."""
@@ -444,18 +416,6 @@ def _with_last(recording, start, event):
     """The recording with its last event, which begins at `start`, in other bytes."""
     recording._parts = [recording.data[:start] + event]
     return recording
-
-
-@cases(16)
-@given(st.binary(max_size=400), st.integers(0, 336), st.integers(0, 64))
-def test_any_bytes_end_in_an_error_or_in_rows(tmp_path_factory, noise, at, cut):
-    data = Recording().io(8, 10, 20, 30).add("F", 40, 8).add("X", 50, 8, payload=big_endian(8)).data
-    path = tmp_path_factory.mktemp("bytes") / "sda.blktrace.0"
-    path.write_bytes(data[:at] + noise + data[at + cut:])
-    with open(path.with_name("rows"), "wb") as rows:
-        done = subprocess.run([DECODER, "--rows-fd", str(rows.fileno()), "--", path], pass_fds=[rows.fileno()],
-                              capture_output=True, timeout=300)
-    assert done.returncode in (0, 1) and (done.returncode == 0 or done.stderr)
 
 
 def lives(pid):

@@ -86,12 +86,6 @@ def test_row_groups_read_alone_are_the_rows_of_these_groups(large):
             assert middle.equals(pq.read_table(large, columns=["submit_ns"])[200_000:400_000].cast(middle.schema))
 
 
-def test_a_server_without_ranges_is_refused(large):
-    with serving(large.parent, sends_ranges=False) as server, \
-            pytest.raises(TraceError, match="cannot read .* in parts.*; download it first"):
-        open_trace(f"{server.url}/large.parquet")
-
-
 @pytest.mark.parametrize(("keep", "words"), [(0, "is empty"), (4, "truncated"), (1000, "truncated")])
 def test_an_object_that_was_cut_off(large, memory, keep, words):
     with pytest.raises(TraceError, match=f"memory://.*/t.parquet.*{words}"):

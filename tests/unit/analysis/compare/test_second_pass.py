@@ -10,7 +10,8 @@ from dataclasses import replace
 import numpy as np
 import pandas as pd
 import pytest
-from hypothesis import given, settings
+from cases import cases
+from hypothesis import given
 from hypothesis import strategies as st
 from synthetic_runs import write_run, write_trace
 
@@ -22,7 +23,6 @@ from blkreel.analysis.scale import ReadOptions, partial_cache
 from blkreel.common.errors import TraceError
 from blkreel.traces.format.reader import open_trace
 from blkreel.traces.format.schema import OPS, RUN_SCHEMA
-from blkreel.traces.format.trace import Trace
 from blkreel.traces.format.writer import TraceWriter
 
 MS = 1_000_000
@@ -32,15 +32,6 @@ MS = 1_000_000
 def keep_all(monkeypatch):
     """Also of few rows."""
     monkeypatch.setattr(partial_cache, "MIN_ROWS", 0)
-
-
-@pytest.fixture
-def decoded(monkeypatch):
-    """The paths of traces whose rows were asked for."""
-    paths, real = [], Trace.batches
-    monkeypatch.setattr(Trace, "batches", lambda trace, *arguments, **named:
-                        paths.append(str(trace.path)) or real(trace, *arguments, **named))
-    return paths
 
 
 @pytest.fixture
@@ -198,7 +189,7 @@ def fed(given_rows):
     return found
 
 
-@settings(max_examples=40)
+@cases(16)
 @given(rows, rows)
 def test_what_is_kept_is_what_was_found_alone_and_pooled(a, b):
     a, b = fed(a), fed(b)

@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from small_trace import new_trace
 
 from blkreel.analysis.compare.slowdown import SlowdownByWrites, slowdown_by_writes
 from blkreel.analysis.metrics.definitions.registry import figures
@@ -11,7 +12,6 @@ from blkreel.analysis.metrics.measure import measure
 from blkreel.analysis.metrics.run_times import RunTimes
 from blkreel.analysis.report.document import comparison
 from blkreel.traces.format.schema import OPS, RUN_SCHEMA
-from blkreel.traces.format.writer import TraceWriter
 
 US, MS = 1_000, 1_000_000
 READ, WRITE = OPS["read"], OPS["write"]
@@ -20,13 +20,9 @@ READS = 60
 
 def write_records(directory, run, **columns):
     directory.mkdir(parents=True)
-    count = len(columns["submit_ns"])
-    columns = {name: np.broadcast_to(value, count) for name, value in
-               ({"due_ns": columns["submit_ns"], "length_bytes": 4096, "source_row": np.arange(count),
-                 "offset_bytes": np.arange(count) * 4096, "status": 0} | columns).items()}
-    with TraceWriter(directory / "records.parquet", RUN_SCHEMA) as out:
-        out.write(columns)
-        out.close({"run": {"label": "x", "source": {"sha256": "f" * 64}, **run}})
+    new_trace(directory / "records.parquet", {"run": {"label": "x", "source": {"sha256": "f" * 64}, **run}},
+              schema=RUN_SCHEMA, **{"due_ns": columns["submit_ns"], "status": 0,
+                                    "source_row": np.arange(len(columns["submit_ns"]))} | columns)
 
 
 def with_baseline(directory, slowdown, path="baseline", writes=READS, verdict="valid"):

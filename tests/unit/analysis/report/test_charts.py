@@ -9,6 +9,7 @@ import pandas as pd
 import pytest
 import vl_convert
 from documents import check_vega_lite
+from small_trace import new_trace
 from synthetic_runs import SECOND, write_four_runs, write_run, write_trace
 
 from blkreel.analysis.charts.model import FORMATS, MOST_MARKS
@@ -23,7 +24,6 @@ from blkreel.analysis.report.page import compare_page, report_page
 from blkreel.common import units
 from blkreel.common.errors import UsageError
 from blkreel.common.files.storage_url import parse_location
-from blkreel.traces.format.writer import TraceWriter
 from blkreel.traces.telemetry.file import Telemetry, sensor, write_telemetry
 
 DRIVES = """
@@ -120,11 +120,8 @@ def test_specifications_are_sound_vega_lite(page, alone, fleet):
 def test_several_devices_have_heat_maps_of_their_own(tmp_path):
     """On one map, offsets of two drives would look like one place."""
     count = 400
-    with TraceWriter(tmp_path / "t.parquet") as out:
-        out.write({"submit_ns": np.arange(count) * 1_000_000, "latency_ns": np.full(count, 1000),
-                   "op": np.zeros(count, np.int8), "device": np.arange(count) % 2, "length_bytes": np.full(count, 4096),
-                   "offset_bytes": np.where(np.arange(count) % 2, 0, 1 << 30)})
-        out.close({"devices": [{"name": "sda"}, {"name": "sdb"}]})
+    new_trace(tmp_path / "t.parquet", {"devices": [{"name": "sda"}, {"name": "sdb"}]}, device=np.arange(count) % 2,
+              submit_ns=np.arange(count) * 1_000_000, offset_bytes=np.where(np.arange(count) % 2, 0, 1 << 30))
     charts = by_id(report_page.page_of(*document.report(measure(tmp_path / "t.parquet"))))
     assert "heat-reads" not in charts
     for device, (name, from_bytes) in enumerate((("sda", 1 << 30), ("sdb", 0))):

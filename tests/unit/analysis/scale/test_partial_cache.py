@@ -16,16 +16,6 @@ from blkreel.analysis.metrics.partials.partial_file import MAGIC, VERSION, dump,
 from blkreel.analysis.scale import ReadOptions, measure_fleet, partial_cache
 from blkreel.analysis.scale import fleet as scale_fleet
 from blkreel.traces.format.reader import open_trace
-from blkreel.traces.format.trace import Trace
-
-
-@pytest.fixture
-def decoded(monkeypatch):
-    """The paths of traces whose rows were asked for."""
-    paths, real = [], Trace.batches
-    monkeypatch.setattr(Trace, "batches", lambda trace, *arguments, **named:
-                        paths.append(str(trace.path)) or real(trace, *arguments, **named))
-    return paths
 
 
 @pytest.fixture

@@ -13,6 +13,7 @@ import pool_programs
 import pytest
 from figures_compared import same_figures
 from range_server import serving
+from small_trace import new_trace
 from synthetic_runs import write_run, write_trace
 from waiting import wait_until
 
@@ -21,7 +22,6 @@ from blkreel.analysis.scale import ReadOptions, fleet, measure_fleet
 from blkreel.analysis.scale.pool import Pool
 from blkreel.analysis.scale.runner import SerialRunner
 from blkreel.common.errors import BlkreelError, TraceError
-from blkreel.traces.format.writer import TraceWriter
 
 
 @pytest.fixture(scope="module")
@@ -151,10 +151,7 @@ def test_a_damaged_trace_among_many_is_named(tmp_path, runs, at_once):
 def test_of_several_traces_the_one_with_bad_rows_is_named(tmp_path):
     paths = [tmp_path / "good.parquet", tmp_path / "bad.parquet"]
     for path, latency_ns in zip(paths, (1, 1 << 60), strict=True):
-        with TraceWriter(path) as out:
-            out.write({"submit_ns": np.arange(3), "latency_ns": np.full(3, latency_ns), "op": np.zeros(3, int),
-                       "offset_bytes": np.zeros(3, int), "length_bytes": np.full(3, 512)})
-            out.close({})
+        new_trace(path, {}, submit_ns=np.arange(3), latency_ns=latency_ns)
     with pytest.raises(TraceError, match="bad.parquet: rows have times"):
         measure_fleet(paths)
     with pytest.raises(TraceError, match="bad.parquet: rows have times"):

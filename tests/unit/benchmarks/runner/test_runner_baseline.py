@@ -4,10 +4,10 @@ import json
 
 import numpy as np
 import pytest
+from small_trace import new_trace
 
 from blkreel.traces.format.reader import open_trace
-from blkreel.traces.format.schema import FLAGS, TRACE_SCHEMA
-from blkreel.traces.format.writer import TraceWriter
+from blkreel.traces.format.schema import FLAGS
 
 DRIVE = "nil:64MiB,clock=virtual,read_latency=100us,channels=1,write_latency=500us"
 
@@ -16,12 +16,8 @@ DRIVE = "nil:64MiB,clock=virtual,read_latency=100us,channels=1,write_latency=500
 def trace(tmp_path):
     """Reads of a workload, each with a write of another program right before it."""
     count = 400
-    with TraceWriter(tmp_path / "both.parquet", TRACE_SCHEMA) as out:
-        out.write({"submit_ns": np.arange(count) // 2 * 2_000_000, "latency_ns": np.full(count, 90_000),
-                   "offset_bytes": np.arange(count) * 4096, "length_bytes": np.full(count, 4096),
-                   "op": 1 - np.arange(count) % 2, "flags": np.where(np.arange(count) % 2, FLAGS["own"], 0)})
-        out.close({"devices": [{"name": "a"}]})
-    return tmp_path / "both.parquet"
+    return new_trace(tmp_path / "both.parquet", submit_ns=np.arange(count) // 2 * 2_000_000, latency_ns=90_000,
+                     op=1 - np.arange(count) % 2, flags=np.where(np.arange(count) % 2, FLAGS["own"], 0))
 
 
 def document_of(blkreel, tmp_path, trace, *words):

@@ -5,6 +5,7 @@ import dataclasses
 import numpy as np
 import pytest
 from empty_image import empty_image
+from small_trace import new_trace
 
 from blkreel.common.errors import TraceError, UsageError
 from blkreel.replay.drive.target import find_target
@@ -35,11 +36,7 @@ def trace(tmp_path):
         columns = {name: np.array([row[i] for row in rows], np.int64) for i, name in enumerate(names)}
         for name, default in (("latency_ns", 10), ("flags", 0), ("device", 0)):
             columns[name] = np.array([(row[4] if len(row) > 4 else {}).get(name, default) for row in rows])
-        path = tmp_path / "t.parquet"
-        with TraceWriter(path, force=True) as out:
-            out.write(columns)
-            out.close({"devices": list(devices), **metadata})
-        return open_trace(path)
+        return open_trace(new_trace(tmp_path / "t.parquet", {"devices": list(devices), **metadata}, **columns))
 
     return make
 

@@ -5,6 +5,7 @@ import os
 import numpy as np
 import pytest
 from empty_image import empty_image
+from small_trace import new_trace
 
 from blkreel.common.errors import TraceError
 from blkreel.replay.drive.target import find_target
@@ -16,7 +17,6 @@ from blkreel.traces.format import trace_survey
 from blkreel.traces.format.reader import open_trace
 from blkreel.traces.format.schema import OPS
 from blkreel.traces.format.trace import Trace
-from blkreel.traces.format.writer import TraceWriter
 
 READ, WRITE, FLUSH = (OPS[name] for name in ("read", "write", "flush"))
 ROWS = 4000
@@ -49,10 +49,7 @@ def no_pass(monkeypatch):
 
 
 def write(path, **columns):
-    with TraceWriter(path, force=True) as out:
-        out.write({name: np.asarray(values) for name, values in columns.items()})
-        out.close({"devices": [{"name": "a", "size_bytes": 1 << 30}, {"name": "b"}]})
-    return path
+    return new_trace(path, {"devices": [{"name": "a", "size_bytes": 1 << 30}, {"name": "b"}]}, **columns)
 
 
 def random_trace(path, seed=1, devices=2):

@@ -4,10 +4,10 @@ import json
 
 import numpy as np
 import pytest
+from small_trace import new_trace
 
 from blkreel.traces.format.reader import open_trace
-from blkreel.traces.format.schema import FLAGS, OPS
-from blkreel.traces.format.writer import TraceWriter
+from blkreel.traces.format.schema import FLAGS
 
 MS = 1_000_000
 READS, THINK_NS = 4, 16 * MS
@@ -20,15 +20,10 @@ def trace(tmp_path, monkeypatch):
     """A thread that reads, computes and reads again."""
     monkeypatch.setenv("BLKREEL_STATE_DIR", str(tmp_path / "state"))
     monkeypatch.setenv("BLKREEL_CACHE_DIR", str(tmp_path / "cache"))
-    path = tmp_path / "t.parquet"
     number = np.arange(READS)
-    with TraceWriter(path) as out:
-        out.write({"submit_ns": number * (THINK_NS + 500_000), "latency_ns": np.full(READS, 500_000),
-                   "offset_bytes": number * 4096, "length_bytes": np.full(READS, 4096),
-                   "op": np.full(READS, OPS["read"]), "flags": np.full(READS, FLAGS["own"]), "tid": np.full(READS, 7),
-                   "waited_on": number - 1, "think_ns": np.minimum(number, 1) * THINK_NS})
-        out.close({"threads": {"7": {"comm": "game", "pid": 7}}, "title": "Game"})
-    return path
+    return new_trace(tmp_path / "t.parquet", {"threads": {"7": {"comm": "game", "pid": 7}}, "title": "Game"},
+                     submit_ns=number * (THINK_NS + 500_000), latency_ns=500_000, flags=FLAGS["own"], tid=7,
+                     waited_on=number - 1, think_ns=np.minimum(number, 1) * THINK_NS)
 
 
 def load_time_ns(compute):
