@@ -14,18 +14,18 @@ def end_block(issued=1000, seen=1000, lost=0, **ledger):
             "drives": [{"device": "7:0", "diskstats": {"read": issued}, "seen": {"read": seen}}]}
 
 
-@pytest.fixture
-def words(monkeypatch):
-    """What is missing in the words of the user, for an end block, with the kernel's counters switched on."""
+@pytest.fixture(autouse=True)
+def counters(monkeypatch):
+    """Those of the kernel are switched on."""
     monkeypatch.setattr("blkreel.capture.ledger._counts_io", lambda drive: True)
 
-    def words(**end):
-        return missing(metadata_of(end_block(**end), ["loop0"]))
 
-    return words
+def words(**end):
+    """What is missing in the words of the user, for an end block."""
+    return missing(metadata_of(end_block(**end), ["loop0"]))
 
 
-def test_a_whole_capture_has_nothing_to_say(words):
+def test_a_whole_capture_has_nothing_to_say():
     assert words() == []
 
 
@@ -35,7 +35,7 @@ def test_a_whole_capture_has_nothing_to_say(words):
     (dict(out_of_range=5), "5 events had a tag"),
     (dict(seen=900), "the kernel's counters say 1,000 I/Os, the capture accounts for 900"),
 ])
-def test_each_way_to_lose_an_io_is_told(words, end, text):
+def test_each_way_to_lose_an_io_is_told(end, text):
     found = words(**end)
     assert len(found) == 1 and text in found[0]
 
@@ -44,7 +44,6 @@ def test_each_way_to_lose_an_io_is_told(words, end, text):
 @pytest.mark.parametrize("lost", [0, 4, -2])
 def test_a_volume_counts_parts_and_an_array_no_flushes(monkeypatch, tmp_path, level, counted, lost):
     """Neither can hide an I/O that is missing, or one that is there twice."""
-    monkeypatch.setattr("blkreel.capture.ledger._counts_io", lambda drive: True)
     monkeypatch.setattr("blkreel.capture.ledger.SYS", tmp_path)
     array = tmp_path / "block/volume/md"
     if level:
@@ -55,8 +54,7 @@ def test_a_volume_counts_parts_and_an_array_no_flushes(monkeypatch, tmp_path, le
     assert metadata_of(end, ["volume"])["diskstats"]["difference"] == lost
 
 
-def test_a_drive_that_is_gone_is_told_and_not_held_against_its_counters(monkeypatch):
-    monkeypatch.setattr("blkreel.capture.ledger._counts_io", lambda drive: True)
+def test_a_drive_that_is_gone_is_told_and_not_held_against_its_counters():
     end = end_block(issued=0, seen=900)
     end["drives"][0]["gone"] = True
     metadata = metadata_of(end, ["nvme0n1"])
@@ -64,16 +62,14 @@ def test_a_drive_that_is_gone_is_told_and_not_held_against_its_counters(monkeypa
     assert metadata["diskstats"]["difference"] is None
 
 
-def test_a_path_that_was_added_is_reported_with_its_head(monkeypatch):
-    monkeypatch.setattr("blkreel.capture.ledger._counts_io", lambda drive: True)
+def test_a_path_that_was_added_is_reported_with_its_head():
     end = end_block()
     end["drives"][0] |= {"paths_added": 1, "paths_removed": 0}
     message, = missing(metadata_of(end, ["nvme4n1"]))
     assert "paths of nvme4n1 were added during the capture (1)" in message and "not recorded" in message
 
 
-def test_stuck_ios_are_reported_with_their_drive(monkeypatch):
-    monkeypatch.setattr("blkreel.capture.ledger._counts_io", lambda drive: True)
+def test_stuck_ios_are_reported_with_their_drive():
     end = end_block()
     end["drives"][0]["stuck"] = 2
     metadata = metadata_of(end, ["loop3"])
@@ -89,15 +85,13 @@ def test_a_path_that_was_removed_leaves_the_counters_unchecked():
     assert metadata["diskstats"]["difference"] is None and missing(metadata) == []
 
 
-def test_rows_that_could_not_be_written_are_told(monkeypatch):
-    monkeypatch.setattr("blkreel.capture.ledger._counts_io", lambda drive: True)
+def test_rows_that_could_not_be_written_are_told():
     end = {**end_block(), "write_error": 28, "unwritten_rows": 1234}
     found = missing(metadata_of(end, ["loop0"]))
     assert len(found) == 1 and "No space left" in found[0] and "1,234 I/Os" in found[0]
 
 
-def test_what_a_source_cannot_count_is_unknown_and_accuses_nobody(monkeypatch):
-    monkeypatch.setattr("blkreel.capture.ledger._counts_io", lambda drive: True)
+def test_what_a_source_cannot_count_is_unknown_and_accuses_nobody():
     end = end_block()
     end["ledger"] = dict.fromkeys(COUNTS)
     metadata = metadata_of(end, ["loop0"])
@@ -107,11 +101,11 @@ def test_what_a_source_cannot_count_is_unknown_and_accuses_nobody(monkeypatch):
 
 @pytest.mark.parametrize("reason", ["empty_flushes", "in_flight_at_start", "reused", "unissued",
                                     "failed_over"])
-def test_what_the_counters_count_and_the_trace_does_not_is_explained(words, reason):
+def test_what_the_counters_count_and_the_trace_does_not_is_explained(reason):
     assert words(seen=950, **{reason: 50}) == []
 
 
-def test_an_io_without_latency_is_incomplete_and_not_missing(words):
+def test_an_io_without_latency_is_incomplete_and_not_missing():
     metadata = metadata_of(end_block(seen=998, reused=2), ["loop0"])
     assert incomplete(metadata, "bpf:tp_btf") == [
         "2 I/Os (0.2 %) have no latency, because the kernel runs no BPF program in some interrupts; "

@@ -23,16 +23,6 @@ def columns(texts):
 
 @cases(13)
 @given(FIELDS)
-def test_integers_agree_with_python(texts):
-    lines, starts, ends = columns(texts)
-    values, valid = lines.integers(starts, ends)
-    for text, value, is_valid in zip(texts, values.tolist(), valid.tolist(), strict=True):
-        right = re.fullmatch(r"[0-9]{1,20}", text) is not None and int(text) < 1 << 64
-        assert is_valid == right and value == (int(text) if right else 0)
-
-
-@cases(13)
-@given(FIELDS)
 def test_hexadecimals_agree_with_python(texts):
     lines, starts, ends = columns(texts)
     values, valid = lines.hexadecimals(starts, ends)
@@ -83,15 +73,6 @@ def test_quotes_end_with_their_line():
     lines = TableLines(b'"a;b\nc;"d;e";f\n', 1, b";")
     assert lines.count.tolist() == [1, 3]
     assert [lines.slice(*each) for each in zip(*lines.field(1), strict=True)] == [b"", b"d;e"]
-
-
-def test_many_distinct_texts_have_codes_in_the_order_of_their_appearance():
-    texts = [b"%d" % (number * 7919 % 5000) for number in range(20_000)]
-    lines = Lines(b"\n".join(texts) + b"\n", 1)
-    codes, firsts = lines.codes(*lines.field(0))
-    numbers: dict[bytes, int] = {}
-    assert codes.tolist() == [numbers.setdefault(text, len(numbers)) for text in texts]
-    assert [texts[row] for row in firsts] == list(numbers)
 
 
 @cases(13)
