@@ -30,7 +30,7 @@ TRACING = Path("/sys/kernel/tracing")
 
 # A busy machine is no failure, and the result of a commit does not depend on chance. `make fuzz` searches at random,
 # and longer, with --hypothesis-profile=random.
-hypothesis.settings.register_profile("repeatable", deadline=None, derandomize=True, print_blob=True, max_examples=20)
+hypothesis.settings.register_profile("repeatable", deadline=None, derandomize=True, print_blob=True, max_examples=50)
 hypothesis.settings.register_profile("random", deadline=None, derandomize=False, print_blob=True, max_examples=500)
 hypothesis.settings.load_profile("repeatable")
 

@@ -62,7 +62,7 @@ def changed(data, changes):
 changes = st.lists(st.tuples(st.integers(0, 1 << 20), st.integers(0, 12), part), min_size=1, max_size=4)
 
 
-@cases(60)
+@cases(150)
 @given(st.sampled_from(PARTIALS), changes)
 def test_a_changed_partial_is_refused_or_has_figures(data, changes):
     head = len(MAGIC) + 1
@@ -77,7 +77,7 @@ def test_a_changed_partial_is_refused_or_has_figures(data, changes):
         assert str(error)
 
 
-@cases(24)
+@cases(60)
 @given(st.sampled_from(PARTIALS), changes)
 def test_changed_numbers_of_a_partial_are_refused_or_have_figures(data, changes):
     head = len(MAGIC) + 1
@@ -89,7 +89,7 @@ def test_changed_numbers_of_a_partial_are_refused_or_have_figures(data, changes)
         assert str(error)
 
 
-@cases(60)
+@cases(150)
 @given(changes)
 @example([(0, 0, b"\xff")])
 @example([(0, 0, b"a = " + b"[" * 5000)])
@@ -102,7 +102,7 @@ def test_a_changed_drives_file_is_refused_or_read(tmp_path_factory, changes):
         assert str(path) in str(error) and error.remedy
 
 
-@cases(80)
+@cases(200)
 @given(changes)
 def test_a_changed_footer_is_refused_or_measured(tmp_path_factory, changes):
     """The own reader of footers and page headers, without pyarrow, which aborts the process at some of them."""
@@ -174,7 +174,7 @@ def test_the_seeds_of_the_plan_have_the_layout_of_a_plan():
     assert sum(block.count for block in rows) == 10
 
 
-@cases(40)
+@cases(100)
 @given(changes)
 def test_a_changed_test_json_is_refused_or_read(tmp_path_factory, changes):
     directory = tmp_path_factory.getbasetemp() / "fuzz-test"

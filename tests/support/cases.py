@@ -2,7 +2,7 @@
 
 from hypothesis import HealthCheck, settings
 
-FUZZ_FACTOR = 125
+FUZZ_FACTOR = 50
 
 
 def is_fuzzing() -> bool:

@@ -58,7 +58,7 @@ def test_figures_are_those_of_the_report_and_of_pandas(runs, blkreel_json):
 
 
 @given(st.integers(1, 99_999), st.integers(1, 3000))
-@cases(10)
+@cases(25)
 def test_percentiles_are_by_nearest_rank_and_only_where_enough_lie_beyond(tmp_path, thousandths, count):
     latency = np.random.default_rng(count).integers(1, 10**9, count)
     path = tmp_path / "t.parquet"

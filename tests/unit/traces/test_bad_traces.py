@@ -64,7 +64,7 @@ def test_columns_and_versions_that_no_writer_makes(good, tmp_path, change, versi
         open_trace(tmp_path / "t.parquet")
 
 
-@cases(8)
+@cases(20)
 @given(st.data())
 def test_no_flipped_bit_in_the_rows_goes_unnoticed(good, tmp_path_factory, data):
     """Page checksums: a damaged trace must never yield wrong I/O for a replay."""

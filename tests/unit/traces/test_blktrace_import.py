@@ -385,7 +385,7 @@ _EVENTS = st.tuples(
     st.sampled_from([SDA, SDB]), st.binary(max_size=9))
 
 
-@cases(6)
+@cases(16)
 @given(st.lists(_EVENTS, min_size=1, max_size=60))
 def test_any_events_are_each_read_once_and_make_a_sound_trace(tmp_path_factory, some):
     """A decoder that reads an event twice, or none, ends in a loop or miscounts."""

@@ -112,7 +112,7 @@ def test_a_damaged_layout_is_refused(left):
     assert rows_file.exists(), "what cannot be read is kept"
 
 
-@cases(10)
+@cases(26)
 @given(st.data())
 def test_any_damage_leaves_the_rows_of_the_sound_blocks(tmp_path_factory, data):
     """A block that was not touched is recovered, and no row appears that was not written."""

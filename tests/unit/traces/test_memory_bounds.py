@@ -102,7 +102,7 @@ def test_a_page_counts_whatever_the_footer_says(tmp_path):
         sizes.add(Chunk(0, 0, len(pages)), memoryview(bytes(pages)))
 
 
-@cases(40)
+@cases(100)
 @given(st.binary(max_size=300))
 def test_any_bytes_of_pages_are_refused_or_measured(content):
     try:

@@ -37,7 +37,7 @@ def columns(submit_ns, latency_ns=1000, offset_bytes=0):
             "length_bytes": fill + 4096, "op": fill}
 
 
-@cases(6)
+@cases(16)
 @given(st.lists(st.lists(st.integers(0, 30 * 10**9), min_size=1, max_size=30), min_size=1, max_size=8),
        st.integers(1, 40))
 def test_a_spool_sorts_rows_of_any_order(tmp_path_factory, batches, sort_rows):

@@ -75,7 +75,7 @@ def check(shown, x, latency):
         assert shown["rank_correlation"] == pytest.approx(expected, abs=1e-9)
 
 
-@cases(8)
+@cases(20)
 @given(rows, st.lists(st.integers(0, 60), max_size=3))
 def test_each_read_meets_what_was_written_before_it(given_rows, cuts):
     t = frame(given_rows)

@@ -189,7 +189,7 @@ def fed(given_rows):
     return found
 
 
-@cases(16)
+@cases(40)
 @given(rows, rows)
 def test_what_is_kept_is_what_was_found_alone_and_pooled(a, b):
     a, b = fed(a), fed(b)

@@ -27,7 +27,7 @@ def near(told, true):
     return abs(told - true) <= abs(true) / 100
 
 
-@cases(40)
+@cases(100)
 @given(values)
 def test_every_percentile_is_within_a_percent(numbers):
     true, binned = exact(numbers), exact(numbers).to_histogram()
@@ -50,7 +50,7 @@ def test_sums_beyond_64_bits_are_refused(numbers):
         half + half + half
 
 
-@cases(40)
+@cases(100)
 @given(st.lists(st.integers(0, 1 << 40), min_size=1, max_size=60).map(lambda numbers: np.array(numbers, np.int64)))
 def test_waiting_is_cut_at_the_same_value(numbers):
     true, binned = exact(numbers), exact(numbers).to_histogram()
@@ -60,7 +60,7 @@ def test_waiting_is_cut_at_the_same_value(numbers):
             binned.waiting_percentile(fraction), expected)
 
 
-@cases(24)
+@cases(60)
 @given(values, values, values)
 def test_histograms_add_up_in_any_order(a, b, c):
     together = exact(np.concatenate([a, b, c])).to_histogram()

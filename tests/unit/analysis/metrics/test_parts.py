@@ -83,7 +83,7 @@ def reads(*submit_ns):
                       "device": 0} for at_ns in submit_ns])
 
 
-@cases(16)
+@cases(40)
 @given(batches, st.lists(st.integers(0, 40), max_size=6), st.booleans())
 @example(reads(0, 100 + GAP_NS), [1], True)  # a gap as long as those within a burst, at the cut
 @example(reads(0, 101 + GAP_NS), [1], True)
@@ -94,7 +94,7 @@ def test_any_parts_join_to_the_same_digits(batch, cuts, exact):
     assert figures(many) == figures(one)
 
 
-@cases(16)
+@cases(40)
 @given(batches, st.lists(st.integers(0, 40), max_size=6))
 def test_an_accumulator_goes_on_as_if_it_had_never_stopped(batch, cuts):
     metrics = MetricsAccumulator(GAP_NS)
@@ -105,7 +105,7 @@ def test_an_accumulator_goes_on_as_if_it_had_never_stopped(batch, cuts):
     assert metrics.carry() == carry_after(parts_of(batch, cuts))
 
 
-@cases(8)
+@cases(20)
 @given(batches, batches)
 def test_pooled_runs_keep_what_both_had(a, b):
     a, b = whole(a), whole(b, exact=False)
@@ -125,7 +125,7 @@ def plain_depth(intervals):
     return [found.get(n, 0) for n in range(max(found, default=-1) + 1)]
 
 
-@cases(24)
+@cases(60)
 @given(batches)
 def test_depth_gaps_and_streams_are_what_a_plain_look_finds(batch):
     partial = whole(batch)

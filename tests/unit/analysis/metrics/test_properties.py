@@ -148,7 +148,7 @@ def check_against_pandas(columns):
                 == plain_distribution(mine.tolist()))
 
 
-@cases(10)
+@cases(25)
 @given(traces)
 def test_every_figure_equals_plain_pandas(columns):
     check_against_pandas(columns)

@@ -80,7 +80,7 @@ def check_consistency(shown, bins):
         assert shown[name] == (value if value is None else pytest.approx(value)), name
 
 
-@cases(10)
+@cases(25)
 @given(traces, st.lists(st.integers(0, 40), max_size=4))
 def test_bins_and_consistency_equal_pandas_on_every_second_in_any_split(ios, cuts):
     columns = columns_of(ios)
@@ -94,7 +94,7 @@ def test_bins_and_consistency_equal_pandas_on_every_second_in_any_split(ios, cut
         check_consistency(figures(whole)[name]["consistency"], bins[name][:complete])
 
 
-@cases(12)
+@cases(30)
 @given(traces, traces)
 def test_pooled_runs_are_figured_from_the_seconds_of_both(a, b):
     a, b = columns_of(a), columns_of(b)

@@ -90,7 +90,7 @@ def test_an_exact_step_has_an_interval_of_no_width() -> None:
     assert point.ratio.low == point.ratio.high == pytest.approx(1.1)
 
 
-@cases(10)
+@cases(25)
 @given(st.lists(st.integers(1, 6), max_size=24), st.floats(1e-6, 1e12))
 def test_the_unit_of_the_values_does_not_matter(values: list[int], unit: float) -> None:
     points = change_points([float(each) for each in values])

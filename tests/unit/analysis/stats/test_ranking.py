@@ -31,7 +31,7 @@ def ranks(runs, higher=False):
     return ranked(runs, differ, higher), differ
 
 
-@cases(8)
+@cases(20)
 @given(drives, st.booleans(), st.randoms())
 def test_ranks_are_sound(runs, higher, random):
     places, differ = ranks(runs, higher)

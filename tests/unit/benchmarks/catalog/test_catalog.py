@@ -280,7 +280,7 @@ def test_tables_written_by_another_process_between_two_reads(results, tmp_path, 
     assert len(Catalog.open(catalog.directory).metrics().id.unique()) == 3 + adds
 
 
-@cases(3)
+@cases(8)
 @given(first=st.sets(st.integers(0, 5)), second=st.sets(st.integers(0, 5)))
 def test_two_catalogs_merge_by_copying_their_files(results, tmp_path_factory, first, second):
     root = tmp_path_factory.mktemp("merged")
@@ -296,7 +296,7 @@ def test_two_catalogs_merge_by_copying_their_files(results, tmp_path_factory, fi
     assert set(merged.metrics().id) == set(merged.entries().id) and not merged.damaged
 
 
-@cases(12)
+@cases(30)
 @given(st.dictionaries(st.text(max_size=5), st.recursive(
     st.none() | st.booleans() | st.integers(-2**53, 2**53) | st.floats() | st.text(max_size=5),
     lambda each: st.lists(each, max_size=3) | st.dictionaries(st.text(max_size=3), each, max_size=3), max_leaves=5),

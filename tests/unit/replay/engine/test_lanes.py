@@ -95,7 +95,7 @@ def test_chains_do_not_wait_for_each_other(a_plan, issue):
     assert rows["submit_ns"][~slow].max() < rows["submit_ns"][slow].max()
 
 
-@cases(3)
+@cases(8)
 @given(data=st.data())
 def test_any_graph_is_followed(a_plan, issue, data):
     count = data.draw(st.integers(1, 80))
@@ -237,7 +237,7 @@ def test_what_counts_as_a_hazard(a_plan, issue, ops, offsets, captured, latency,
     assert ((records["flags"] & FLAGS["hazard"]) != 0).sum() == hazards
 
 
-@cases(3)
+@cases(8)
 @given(data=st.data())
 def test_hazards_are_those_that_the_records_show(a_plan, issue, data):
     count = data.draw(st.integers(1, 150))

@@ -183,7 +183,7 @@ def test_a_thread_with_lanes_in_the_background_only_is_refused(a_plan, run_lanes
         run_lanes([Lane([a_plan([0])], 1, 0), Lane([a_plan([0])], 1, 1, background=True)])
 
 
-@cases(4)
+@cases(10)
 @given(data=st.data())
 def test_what_was_issued_is_the_beginning_of_each_plan(a_plan, run_lanes, data):
     lanes, plans = [], []

@@ -46,7 +46,7 @@ def test_every_row_becomes_one_record(a_plan, issue):
     assert set(records["status"]) == {0}
 
 
-@cases(5)
+@cases(13)
 @given(gaps=st.lists(st.integers(0, 400_000), max_size=60), at_once=st.integers(0, 5), depth=st.integers(1, 40))
 def test_no_row_is_early_and_order_is_kept(a_plan, issue, gaps, at_once, depth):
     due = np.concatenate([np.full(at_once, -1), np.cumsum(np.array(gaps, dtype="i8"))])

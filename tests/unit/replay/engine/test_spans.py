@@ -34,7 +34,7 @@ def expected(rows):
             "wait_ns": int(busy.sum())}
 
 
-@cases(8)
+@cases(20)
 @given(seed=st.integers(0, 2**32), count=st.integers(1, 80), parts=st.integers(1, 6), merge_rows=st.integers(1, 50))
 def test_read_times_are_those_of_the_rows_in_any_order(seed, count, parts, merge_rows):
     random = np.random.default_rng(seed)

@@ -171,7 +171,7 @@ def submitted_by_waves(waves, latency_ns):
 WAVE = st.tuples(st.lists(st.integers(0, 20), min_size=1, max_size=4), st.integers(0, 50), st.integers(0, 50))
 
 
-@cases(6)
+@cases(16)
 @given(waves=st.lists(WAVE, min_size=1, max_size=6), data=st.data())
 def test_waves_of_ios_take_the_time_that_the_program_takes_on_any_drive(waves, data):
     count = sum(len(gaps) for gaps, *_ in waves)

@@ -88,7 +88,7 @@ def test_compact_keeps_order_neighbors_and_alignment_inside_the_drive(ios, block
     assert moved.max() + SECTOR <= packed_bytes
 
 
-@cases(40)
+@cases(100)
 @given(IOS, BLOCKS, PHYSICAL, st.sampled_from([None, "identity", "compact", "wrap", "scale", "tile", "tile=3"]),
        st.one_of(st.integers(80_000, 600_000), st.integers(1 << 20, 9 << 20), st.integers(1 << 31, 1 << 33)),
        st.one_of(st.none(), st.integers(1 << 20, 1 << 34)))
@@ -118,7 +118,7 @@ def test_nothing_lands_outside_and_lengths_and_alignment_stay(ios, block_bytes, 
     assert len(read_first) >= sum(len(part) for part in read_first.batches())
 
 
-@cases(40)
+@cases(100)
 @given(IOS, BLOCKS, st.sampled_from(["identity", "compact", "wrap", "scale", "tile=2"]), st.sampled_from([23, 33]))
 def test_what_is_written_beforehand_is_what_a_read_touches_first_on_the_target(ios, block_bytes, name, bits):
     """Block by block on the target, in the order of the plan."""

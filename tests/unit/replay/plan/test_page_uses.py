@@ -95,7 +95,7 @@ def programs(draw):
     return steps
 
 
-@cases(20)
+@cases(50)
 @given(steps=programs(), sizes=st.lists(st.integers(1, 5), min_size=1, max_size=3), data=st.data())
 def test_a_program_takes_the_time_that_it_takes_on_any_drive(steps, sizes, data):
     count = sum(step[0] == "read" for step in steps)

@@ -86,7 +86,7 @@ def test_a_slower_drive_makes_the_thread_wait_for_what_was_in_time():
     assert issued(plan, [300] * 8) == slower and slower[-1] > io["submit_ns"][-1] + 600
 
 
-@cases(13)
+@cases(33)
 @given(windows=st.lists(st.tuples(st.integers(1, 4), st.integers(0, 60)), min_size=1, max_size=9),
        sizes=st.lists(st.integers(1, 9), min_size=1, max_size=3), data=st.data())
 def test_a_file_takes_the_time_that_the_program_takes_on_any_drive(windows, sizes, data):

@@ -102,7 +102,7 @@ def issued(plan, pointers):
     return drive.pointers
 
 
-@cases(24)
+@cases(60)
 @given(IOS, POINTERS, POINTERS)
 def test_what_a_drive_took_it_takes_again(planned, ios, found, left):
     """found: the write pointers before the recording. left: those before the replay."""

@@ -158,7 +158,7 @@ def wanted(state):
 CUTS = st.lists(st.tuples(st.integers(1, 900), st.sampled_from(["interrupt", "kill", "power"])), max_size=4)
 
 
-@cases(3)
+@cases(8)
 @given(st.sampled_from(["client", "full", "op25", "enterprise+op25"]), CUTS, st.integers(0, 5))
 def test_whatever_happens_the_drive_is_as_if_nothing_had(name, cuts, seed):
     """Ctrl-C, kill -9, and power cuts that take all with them that the cache held."""

@@ -86,7 +86,7 @@ def drives():
         "stall": st.sampled_from(["stall_every=1ms,stall_for=200us", "stall_every=100us,stall_for=99us"])})
 
 
-@cases(3)
+@cases(6)
 @given(data=st.data(), keys=drives())
 def test_it_is_what_a_second_model_says(on_drive, a_plan, data, keys):
     stall = keys.pop("stall", None)
@@ -108,7 +108,7 @@ def test_it_is_what_a_second_model_says(on_drive, a_plan, data, keys):
     assert totals["wall_ns"] == expected[:, 1].max()
 
 
-@cases(3)
+@cases(8)
 @given(data=st.data(), keys=drives())
 def test_what_holds_of_any_drive(on_drive, a_plan, data, keys):
     """With jitter and heat too: nothing completes before it was submitted, nothing is early, and it comes out again."""

@@ -51,7 +51,7 @@ streams = st.builds(
     st.none() | st.integers(1, 1 << 32), st.integers(0, 2**63), timings)
 
 
-@cases(6)
+@cases(16)
 @given(streams, st.none() | st.integers(0, 20 * S), st.integers(0, 3))
 def test_any_stream_holds_its_rule_from_any_batch_on(spec, stop_ns, first_batch):
     plan = whole(spec, stop_ns=stop_ns, most=4)
@@ -126,7 +126,7 @@ def test_another_seed_or_stream_goes_other_ways(name, value):
     assert 0.45 < (one["op"] == other["op"]).mean() < 0.55
 
 
-@cases(4)
+@cases(10)
 @given(st.integers(2, 70_000), st.integers(0, 1000))
 def test_a_permutation_has_each_block_once_a_pass_and_another_order_in_the_next(count, seed):
     spec = a_stream(access="permutation", span_bytes=count * 4096, seed=seed, volume_bytes=3 * count * 4096)
@@ -223,7 +223,7 @@ def test_extents_lie_behind_one_another_and_come_once():
 SIZES = {"access": "random-sizes", "block_bytes": 512, "lengths_bytes": (4096, MIB)}
 
 
-@cases(4)
+@cases(10)
 @given(st.integers(1, 8), st.integers(0, 40), st.integers(0, 40), st.sampled_from([512, 4096]), st.integers(0, 2**63))
 def test_random_sizes_lie_inside_and_are_whole_blocks(smallest, more, room, block, seed):
     largest = smallest + more

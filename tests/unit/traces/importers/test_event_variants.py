@@ -110,7 +110,7 @@ class Text:
         return sorted(map(tuple, issued.values()))
 
 
-@cases(24)
+@cases(60)
 @given(st.integers(0, 2**32))
 def test_every_form_gives_the_rows_of_an_independent_parser(tmp_path, seed):
     text = Text(seed)

@@ -140,7 +140,7 @@ def expected_row(line):
     return (*values, line[5])
 
 
-@cases(24)
+@cases(60)
 @given(LINES, st.sampled_from(",;|\t"), st.sampled_from([csv.QUOTE_MINIMAL, csv.QUOTE_ALL]), st.permutations(range(6)),
        st.sampled_from(["\n", "\r\n"]), st.integers(0, 120), st.integers(0, 40))
 def test_tables_in_any_form_give_the_rows_of_an_independent_reader(tmp_path, lines, delimiter, quoting, order, line_end,

@@ -19,7 +19,7 @@ def passed_on(batches, waiting_rows):
             np.concatenate([part["tid"] for part in parts]).tolist(), [len(part["tid"]) for part in parts])
 
 
-@cases(6)
+@cases(16)
 @given(st.lists(st.lists(st.integers(-50, 50), min_size=1, max_size=9), min_size=1, max_size=9), st.integers(1, 12))
 def test_rows_are_in_order_of_time_then_of_arrival_or_refused(batches, waiting_rows):
     times = [time for batch in batches for time in batch]

@@ -21,7 +21,7 @@ def columns(texts):
     return lines, *lines.field(1)
 
 
-@cases(13)
+@cases(33)
 @given(FIELDS)
 def test_hexadecimals_agree_with_python(texts):
     lines, starts, ends = columns(texts)
@@ -31,7 +31,7 @@ def test_hexadecimals_agree_with_python(texts):
         assert is_valid == right and value == (int(text, 16) if right else 0)
 
 
-@cases(13)
+@cases(33)
 @given(FIELDS)
 def test_decimals_agree_with_python(texts):
     lines, starts, ends = columns(texts)
@@ -44,7 +44,7 @@ def test_decimals_agree_with_python(texts):
             assert value == int(match[1]) * 10**9 + int((match[2] or "").ljust(9, "0"))
 
 
-@cases(13)
+@cases(33)
 @given(FIELDS)
 def test_groups_of_thousands_agree_with_python(texts):
     lines, starts, ends = columns(texts)
@@ -56,7 +56,7 @@ def test_groups_of_thousands_agree_with_python(texts):
             assert value == int(re.sub(r"\D", "", match[1])) * 10**6 + int((match[2] or "").ljust(6, "0"))
 
 
-@cases(13)
+@cases(33)
 @given(FIELDS)
 @example(["18.446.744.073.709.551.615", "18.446.744.073.709.551.616", "1.000.000.000.000.000.000.000"])
 def test_grouped_integers_agree_with_python(texts):
@@ -75,7 +75,7 @@ def test_quotes_end_with_their_line():
     assert [lines.slice(*each) for each in zip(*lines.field(1), strict=True)] == [b"", b"d;e"]
 
 
-@cases(13)
+@cases(33)
 @given(st.lists(st.lists(st.text("abc []é=\t", max_size=40), max_size=5), max_size=12))
 def test_fields_are_those_of_str_split(rows):
     texts = [" ".join(row) for row in rows]
@@ -88,7 +88,7 @@ def test_fields_are_those_of_str_split(rows):
     assert lines.numbers.tolist() == list(range(7, 7 + len(texts)))
 
 
-@cases(13)
+@cases(33)
 @given(st.lists(st.lists(st.text("ab 1.", max_size=300), min_size=1, max_size=4), min_size=1, max_size=12))
 @example([[" ", "1"]])
 def test_table_fields_are_without_blanks_and_quotes(rows):

@@ -218,7 +218,7 @@ rows_of_any_kind = st.lists(
               st.sampled_from([0, 1, 512, 4096, 65_536, 5 << 30]), st.integers(-1, 10**10)), min_size=2, max_size=50)
 
 
-@cases(6)
+@cases(16)
 @given(rows_of_any_kind, st.integers(0, 1 << 40))
 def test_any_trace_has_a_model_that_can_be_played(tmp_path_factory, rows, seed):
     gaps, op, offset, length, latency = (np.array(column, np.int64) for column in zip(*rows, strict=True))

@@ -138,7 +138,7 @@ def test_shuffled_rows_are_restored(game, tmp_path):
         assert done.steps_back > 0 and done.dropped == 0
 
 
-@cases(3)
+@cases(8)
 @given(data=st.data())
 def test_any_selection_and_order_of_rows_can_be_repaired(game, tmp_path_factory, data):
     directory = tmp_path_factory.mktemp("any")

@@ -122,7 +122,7 @@ def test_nothing_to_select(tmp_path, selection, text):
     assert not list(tmp_path.iterdir())
 
 
-@cases(3)
+@cases(8)
 @given(data=st.data())
 def test_slices_by_time_concatenated_equal_the_original(tmp_path_factory, data):
     directory = tmp_path_factory.mktemp("slices")
