@@ -24,6 +24,7 @@ def with_metadata(table, path, texts):
     ("run", "{\"verdict\": {\"level\": \"valid\", \"reasons\": [{}]}}", "run.verdict.reasons[0].level is missing"),
     ("run", "{\"verdict\": {\"level\": \"\", \"reasons\": []}}", "run.verdict.level is not one of 'valid'"),
     ("epoch_ns", "99999999999999999999999", "epoch_ns is out of range"),
+    ("epoch_ns", str(1 << 62), "epoch_ns is out of range"),
     ("ledger", "[" * 50_000, "nested too deeply"),
     ("epoch_ns", "9" * 5000, "is damaged")])
 def test_the_refusal_names_the_key(tmp_path, key, text, reason):
