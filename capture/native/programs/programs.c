@@ -23,7 +23,6 @@
 #define BIOS_IN_FLIGHT 65536 /* of all bio-based drives together; more are counted as lost */
 #define EARLIER_BIOS 16384 /* that wait for a limit of their cgroup or in a volume, of all drives together */
 #define FILE_IDS 65536
-#define AMBIGUOUS UINT64_MAX
 
 static int print_message(enum libbpf_print_level level, const char *format, va_list args)
 {
@@ -41,14 +40,17 @@ struct symbol {
 	__u64 *address;
 };
 
-/* Addresses of kernel functions; 0 if the name is unknown, hidden from this process, or not unique. */
+/* Addresses of kernel functions; 0 if the name is unknown or hidden from this process. Of a hundred thousand lines it
+ * reads those up to the last of these functions; the names of modules come behind the kernel's own.
+ */
 static void find_symbols(const struct symbol *symbols, size_t count)
 {
 	FILE *file CLEANUP_FCLOSE = fopen("/proc/kallsyms", "re");
+	size_t left = count;
 	char line[512];
 
-	/* Of a hundred thousand lines: ADDRESS, a letter, NAME, and for a module a tab and its name. */
-	while (file && fgets(line, sizeof(line), file)) {
+	/* ADDRESS, a letter, NAME, and for a module a tab and its name. */
+	while (left && file && fgets(line, sizeof(line), file)) {
 		const char *name = strchr(line, ' ');
 		size_t length;
 
@@ -56,13 +58,13 @@ static void find_symbols(const struct symbol *symbols, size_t count)
 			continue;
 		name += 3;
 		length = strcspn(name, "\t\n");
-		for (size_t i = 0; i < count; i++)
-			if (!strncmp(symbols[i].name, name, length) && !symbols[i].name[length])
-				*symbols[i].address = *symbols[i].address ? AMBIGUOUS : strtoull(line, NULL, 16);
+		for (size_t i = 0; i < count; i++) {
+			if (*symbols[i].address || strncmp(symbols[i].name, name, length) || symbols[i].name[length])
+				continue;
+			*symbols[i].address = strtoull(line, NULL, 16);
+			left--;
+		}
 	}
-	for (size_t i = 0; i < count; i++)
-		if (*symbols[i].address == AMBIGUOUS)
-			*symbols[i].address = 0;
 }
 
 /* Differences between kernels. */
