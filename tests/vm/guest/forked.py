@@ -5,9 +5,9 @@ What a command imports besides, this process imports before the next one.
 
 import gc
 import os
+import select
 import signal
 import sys
-import time
 from contextlib import suppress
 from importlib import import_module
 from pathlib import Path
@@ -45,13 +45,15 @@ class Forked:
         return self.returncode
 
     def wait(self, timeout=300):
-        deadline = time.monotonic() + timeout
-        while self.poll() is None:
-            if time.monotonic() > deadline:
-                os.kill(self.pid, signal.SIGKILL)
-                raise AssertionError(f"still running after {timeout} s: {self.output()}")
-            time.sleep(0.02)
-        return self.returncode
+        if self.returncode is None:
+            ended = os.pidfd_open(self.pid)
+            try:
+                if not select.select([ended], [], [], timeout)[0]:
+                    os.kill(self.pid, signal.SIGKILL)
+                    raise AssertionError(f"still running after {timeout} s: {self.output()}")
+            finally:
+                os.close(ended)
+        return self.poll()
 
     def output(self):
         return tuple(path.read_text() for path in self._paths)

@@ -1,5 +1,6 @@
 """What changes under a running capture: I/O cut by its ends, drives and processors that go, a clock that steps."""
 
+import fcntl
 import subprocess
 import time
 from pathlib import Path
@@ -90,17 +91,20 @@ def begun(trace):
 
 @pytest.fixture
 def captures(blkreel, nvme, tmp_path):
-    """By source, a capture that has begun: (process, trace). They end when the file `end` exists."""
+    """By source, a capture that has begun: (process, trace). They end when the lock on the file `end` is released."""
     running = {}
+    end = (tmp_path / "end").open("w")
+    fcntl.flock(end, fcntl.LOCK_EX)
     for source in ("bpf", "ftrace"):
         trace = tmp_path / f"{source}.parquet"
-        process = blkreel.start("capture", nvme, "--source", source, "-o", trace, "--", "sh", "-c",
-                                f"until [ -e {tmp_path}/end ]; do sleep 0.1; done")
+        process = blkreel.start("capture", nvme, "--source", source, "-o", trace, "--", "flock", "--shared",
+                                end.name, "true")
         running[source] = process, trace
         wait_until(lambda trace=trace, process=process: begun(trace) or process.poll() is not None)
         assert process.poll() is None, process.output()
-    yield running
-    (tmp_path / "end").touch()
+    # Not by close(): the forks have the file open, too.
+    yield running, lambda: fcntl.flock(end, fcntl.LOCK_UN)
+    fcntl.flock(end, fcntl.LOCK_UN)
     for process, _ in running.values():
         process.wait()
 
@@ -109,6 +113,7 @@ def captures(blkreel, nvme, tmp_path):
 def test_a_processor_goes_and_the_wall_clock_steps(captures, nvme, program, tmp_path):
     """No row is missing, and no time steps. With blktrace: test_against_blktrace.py."""
     one_hour_s = 3600
+    running, end = captures
     fio = subprocess.Popen([program("fio"), "--name=h", f"--filename={nvme}", "--direct=1", "--rw=randread", "--bs=4k",
                             "--ioengine=libaio", "--iodepth=8", "--numjobs=2", "--number_ios=1500", "--size=100%",
                             f"--output={tmp_path}/fio"])
@@ -120,12 +125,12 @@ def test_a_processor_goes_and_the_wall_clock_steps(captures, nvme, program, tmp_
             time.sleep(0.4)
             CPU.write_text("1")
         assert fio.wait() == 0
-        (tmp_path / "end").touch()
-        codes = {source: process.wait() for source, (process, _) in captures.items()}
+        end()
+        codes = {source: process.wait() for source, (process, _) in running.items()}
     finally:
         CPU.write_text("1")
         subprocess.run(["date", "-s", "-1 hour"], check=True, capture_output=True)
-    for source, (process, trace) in captures.items():
+    for source, (process, trace) in running.items():
         assert codes[source] == 0, (source, process.output())
         rows, metadata = open_trace(trace).table().to_pandas(), open_trace(trace).metadata
         assert len(rows) == 3000, source

@@ -120,9 +120,9 @@ def test_a_path_that_is_removed_and_added_again_is_reported(blkreel, head, tmp_p
     """The path comes back as another disk, whose I/O the capture does not see."""
     path = paths_of(head)[0]
     pci = Path("/sys/block", path).resolve().parent.joinpath("device").resolve()
-    script = (f"{dd(head, 'read', 4)}; echo 1 > {pci}/remove; until [ ! -e /sys/block/{path} ]; do :; done;"
+    script = (f"{dd(head, 'read', 4)}; echo 1 > {pci}/remove; until [ ! -e /sys/block/{path} ]; do sleep 0.2; done;"
               f" {dd(head, 'read', 4, 4)}; echo 1 > /sys/bus/pci/rescan;"
-              f" until [ $(ls -d /sys/block/{Path(head).name.rsplit('n', 1)[0]}c*n1 | wc -l) = 2 ]; do :; done")
+              f" until [ $(ls -d /sys/block/{Path(head).name.rsplit('n', 1)[0]}c*n1 | wc -l) = 2 ]; do sleep 0.2; done")
     result = blkreel("capture", head, "-o", tmp_path / "t.parquet", "--json", "--", "sh", "-ec", script, check=False)
     assert result.returncode == 3, result.stdout + result.stderr
     summary = json.loads(result.stdout)
