@@ -161,8 +161,9 @@ def test_a_replay_takes_the_programs_own_time_and_the_drives(traced):
     rows = open_trace(trace).table(["submit_ns", "latency_ns", "waited_on", "blocked_ns"]).to_pandas()[own]
     submit_ns, latency_ns = rows.submit_ns.to_numpy(), rows.latency_ns.to_numpy()
     gaps_ns = submit_ns[1:] - (submit_ns + latency_ns)[:-1]
-    # The drive sends its answers earlier by what their way takes as a rule.
-    faster = rows[latency_ns < 0.99 * SLOW_NS]
+    # The drive sends its answers earlier by what their way took in its calibration and for the last I/Os, up to 1 ms
+    # each: beside other work that is more than it takes at other times.
+    faster = rows[latency_ns < SLOW_NS - 2_000_000]
     assert faster.empty, f"faster than the drive, or without a completion:\n{faster.to_string()}"
     assert (gaps_ns > 0).all(), "the program had one I/O outstanding"
     waited = rows.waited_on.to_numpy()[1:] == np.flatnonzero(own)[:-1]
