@@ -189,36 +189,26 @@ def traced(sample, metric):
 def replay_both(sample):
     """Ratios of the load time, of each I/O and of the p99 of each kind.
 
-    Each I/O, because a p50 that lies between reads of two lengths moves far where few of them do. The p99 by a capture
-    during the replay, from the issue of each I/O to its completion, without the wake-up of the replay.
+    Each I/O, because a p50 that lies between reads of two lengths moves far where few of them do.
     """
     with emulated(SATA, "2GiB") as (device, description), tempfile.TemporaryDirectory() as place:
-        def replay(name, drive):
-            return [BLKREEL, "replay", f"sample:{sample}", "--on", drive, "-o", f"{place}/{name}", "--pace",
-                    "dependent", "--idle", "cap=100ms"]
-
-        capture = [BLKREEL, "capture", device, "-o", f"{place}/captured.parquet", "--"]
-        subprocess.run(replay("simulated", description), capture_output=True)
-        subprocess.run([*capture, *replay("emulated", device)], capture_output=True)
-        simulated, on_device, captured = (latencies_ns(f"{place}/{name}")
-                                          for name in ("simulated", "emulated", "captured.parquet"))
-        load_times = [open_trace(f"{place}/{name}").account.load_time_ns for name in ("emulated", "simulated")]
-    ratios[sample, "load time"].append(100 * load_times[0] / load_times[1])
-    for kind in KINDS:
-        if kind in simulated and kind in captured:
-            ratios[sample, f"each {kind}, median"].append(100 * (on_device[kind] / simulated[kind]).median())
-            p99_ns = [latency_ns[kind].quantile(0.99) for latency_ns in (captured, simulated)]
-            ratios[sample, f"{kind} p99 by the kernel"].append(100 * p99_ns[0] / p99_ns[1])
+        for name, drive in (("simulated", description), ("emulated", device)):
+            subprocess.run([BLKREEL, "replay", f"sample:{sample}", "--on", drive, "-o", f"{place}/{name}", "--pace",
+                            "dependent", "--idle", "cap=100ms"], capture_output=True)
+        runs = [open_trace(f"{place}/{name}") for name in ("emulated", "simulated")]
+        emulated_ns, simulated_ns = map(latencies_ns, runs)
+    ratios[sample, "load time"].append(100 * runs[0].account.load_time_ns / runs[1].account.load_time_ns)
+    for kind in emulated_ns:
+        ratios[sample, f"each {kind}, median"].append(100 * (emulated_ns[kind] / simulated_ns[kind]).median())
+        p99_ns = [latency_ns[kind].quantile(0.99) for latency_ns in (emulated_ns, simulated_ns)]
+        ratios[sample, f"{kind} p99"].append(100 * p99_ns[0] / p99_ns[1])
 
 
-def latencies_ns(path):
-    """By kind; of a replay by the row of the trace."""
-    trace = open_trace(path)
-    number = ["source_row"] * trace.is_run
-    rows = trace.table(["op", "latency_ns", *number]).to_pandas()
-    rows = rows[(rows[number[0]] >= 0) & (rows.latency_ns >= 0) if number else rows.latency_ns >= 0]
-    return {kind: rows[rows.op == OPS[kind]].set_index(number or rows[rows.op == OPS[kind]].index).latency_ns
-            for kind in KINDS if (rows.op == OPS[kind]).any()}
+def latencies_ns(run):
+    """By kind and the row of the trace."""
+    rows = run.table(["op", "latency_ns", "source_row"]).to_pandas().set_index("source_row")
+    return {kind: rows.latency_ns[(rows.op == OPS[kind]) & (rows.index >= 0)] for kind in KINDS
+            if (rows.op == OPS[kind]).any()}
 
 
 def rows(options):
@@ -247,7 +237,7 @@ def rows(options):
                lambda s: beside_flushes_us(80, True, s))
     for sample in SAMPLES:
         for metric in ("load time", *(f"each {kind}, median" for kind in KINDS),
-                       *(f"{kind} p99 by the kernel" for kind in KINDS)):
+                       *(f"{kind} p99" for kind in KINDS)):
             yield ("trace", f"{sample}, {metric}, of the simulated drive", "%", 100,
                    lambda s, sample=sample, metric=metric: traced(sample, metric))
 
