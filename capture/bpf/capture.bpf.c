@@ -54,54 +54,53 @@ static __always_inline struct request *request_of(const __u64 *args)
 	return config.request_is_second ? (struct request *)args[1] : (struct request *)args[0];
 }
 
-/* The index in config.paths of a disk's name, negative: no path of a multipath head. As find_device(). */
-__noinline int find_path(__u64 name_0, __u64 name_1, __u64 name_2, __u64 name_3)
+/* The path of a multipath head that is this disk, NULL: none. */
+static __always_inline const volatile struct path_config *path_of(struct gendisk *disk)
 {
+	__u64 name[DISK_NAME_WORDS] = { 0 };
+
+	bpf_core_read(name, sizeof(name), &disk->disk_name);
 	for (int i = 0; i < MAX_DISK_PATHS; i++) {
 		const volatile struct path_config *path = &config.paths[i];
 
 		if (i >= config.path_count)
 			break;
-		if (path->name[0] == name_0 && path->name[1] == name_1 && path->name[2] == name_2 &&
-		    path->name[3] == name_3)
-			return i;
+		if (path->name[0] == name[0] && path->name[1] == name[1] && path->name[2] == name[2] &&
+		    path->name[3] == name[3])
+			return path;
 	}
-	return -1;
-}
-
-static __always_inline __s32 path_index(struct gendisk *disk)
-{
-	__u64 name[DISK_NAME_WORDS] = { 0 };
-	__s32 index;
-
-	bpf_core_read(name, sizeof(name), &disk->disk_name);
-	index = find_path(name[0], name[1], name[2], name[3]);
-	barrier_var(index); /* as in device_index() */
-	return index;
+	return NULL;
 }
 
 /* A data request has the slot of its tag. A flush request has its own slot, since it borrows a data request's tag. */
 static __always_inline struct place place_of(struct request *rq)
 {
 	struct place place = { .device = -1 };
-	__u32 index, queue, tag;
+	__u32 number, queue, tag;
 	struct slot_range range = { 0 };
+	const volatile struct path_config *path;
 	struct gendisk *disk = disk_of(rq);
 	struct blk_mq_hw_ctx *hctx;
 	__s32 internal_tag;
 
 	if (!disk)
 		return place;
-	index = device_index((__u32)READ(disk, major) << 20 | (__u32)READ(disk, first_minor), false);
-	if (index < MAX_DEVICES) {
-		place.device = index;
-		range = config.devices[index].range;
-	} else if (config.path_count) {
-		index = path_index(disk);
-		if (index < MAX_DISK_PATHS) {
-			place.device = config.paths[index].device;
+	number = (__u32)READ(disk, major) << 20 | (__u32)READ(disk, first_minor);
+	for (int i = 0; i < MAX_DEVICES; i++) {
+		if (i >= config.device_count)
+			break;
+		if (config.devices[i].number != number || config.devices[i].bio_based)
+			continue;
+		place.device = i;
+		range = config.devices[i].range;
+		break;
+	}
+	if (place.device < 0 && config.path_count) {
+		path = path_of(disk);
+		if (path) {
+			place.device = path->device;
 			place.is_path = true;
-			range = config.paths[index].range;
+			range = path->range;
 		}
 	}
 	if (place.device < 0)

@@ -5,28 +5,16 @@
 #include "maps.h"
 #include "request.h"
 
-/*
- * The index of a drive in config.devices, negative: not captured. A global function, which takes and returns numbers:
- * the verifier knows nothing of them, and so goes through a program once, not once for each drive.
- */
-__noinline int find_device(__u32 number, __u32 bio_based)
+/* The index of a drive in config.devices, -1: not captured. */
+static __always_inline __s32 device_index(__u32 number, bool bio_based)
 {
 	for (int i = 0; i < MAX_DEVICES; i++) {
 		if (i >= config.device_count)
 			break;
-		if (config.devices[i].number == number && config.devices[i].bio_based == bio_based)
+		if (config.devices[i].number == number && !!config.devices[i].bio_based == bio_based)
 			return i;
 	}
 	return -1;
-}
-
-static __always_inline __s32 device_index(__u32 number, bool bio_based)
-{
-	__s32 index = find_device(number, bio_based);
-
-	/* The compiler knows what the function returns, and would omit the check of a limit, which the verifier needs. */
-	barrier_var(index);
-	return index;
 }
 
 /* The whole disk of a bio; NULL: none. */

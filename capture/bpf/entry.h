@@ -104,17 +104,14 @@ static __always_inline void on_remap(struct bio *bio, __u32 number, __u64 sector
 	}
 }
 
-/*
- * The file of a bio, 0: none, NO_INODE: unknown. The address of its inode, or what its issuer had for a volume. A
- * global function, as the next.
- */
-__noinline __u64 file_of(__u64 bio, __u64 inode)
+/* The file of a bio, 0: none, NO_INODE: unknown. The address of its inode, or what its issuer had for a volume. */
+static __always_inline __u64 file_of(struct bio *bio, struct inode *inode)
 {
 	const struct issuer *issuer;
 
 	if (inode)
-		return is_regular((struct inode *)inode) ? inode : 0;
-	issuer = config.volumes ? noted_issuer((struct bio *)bio) : NULL;
+		return is_regular(inode) ? (__u64)inode : 0;
+	issuer = config.volumes ? noted_issuer(bio) : NULL;
 	return issuer && issuer->has_file ? issuer->inode : NO_INODE;
 }
 
@@ -124,12 +121,14 @@ __noinline __u64 file_of(__u64 bio, __u64 inode)
  */
 __noinline int has_several_files(__u64 first_bio, __u64 last_bio)
 {
-	__u64 bio = first_bio, inode, compared = 0, file, first = NO_INODE;
+	struct bio *bio = (struct bio *)first_bio, *last = (struct bio *)last_bio;
+	struct inode *inode, *compared = NULL;
+	__u64 file, first = NO_INODE;
 
 	for (int i = 0; i < MAX_COMPARED_BIOS; i++) {
 		/* Of more bios than are compared, the last one is the last to be compared. */
 		if (!bio || i == MAX_COMPARED_BIOS - 1)
-			bio = last_bio;
+			bio = last;
 		inode = inode_of(bio);
 		if (!inode || inode != compared) {
 			compared = inode;
@@ -139,9 +138,9 @@ __noinline int has_several_files(__u64 first_bio, __u64 last_bio)
 			if (file != NO_INODE && file != first)
 				return true;
 		}
-		if (bio == last_bio)
+		if (bio == last)
 			break;
-		bio = (__u64)BPF_CORE_READ((struct bio *)bio, bi_next);
+		bio = BPF_CORE_READ(bio, bi_next);
 	}
 	return false;
 }

@@ -219,26 +219,16 @@ static __always_inline struct bio *whole_bio(struct bio *bio)
 	return bio;
 }
 
-/* The address of the inode of a bio, by the bio's address. A global function, as id_of(). */
-__noinline __u64 inode_of(__u64 address)
+static __always_inline struct inode *inode_of(struct bio *bio)
 {
-	struct bio *bio = whole_bio((struct bio *)address);
 	struct iomap_dio *direct;
 
+	bio = whole_bio(bio);
 	if (config.end_of_direct_io && (__u64)BPF_CORE_READ(bio, bi_end_io) == config.end_of_direct_io) {
 		direct = BPF_CORE_READ(bio, bi_private);
-		return (__u64)BPF_CORE_READ(direct, iocb, ki_filp, f_inode);
+		return BPF_CORE_READ(direct, iocb, ki_filp, f_inode);
 	}
-	return (__u64)inode_of_page(bio);
-}
-
-/* The address as a number for a global function: what READ returned may be none for the verifier. */
-static __always_inline __u64 address_of(const void *object)
-{
-	__u64 address = 0;
-
-	bpf_probe_read_kernel(&address, sizeof(address), &object);
-	return address;
+	return inode_of_page(bio);
 }
 
 /* The cgroup that is charged: for writeback that of the writer, if the kernel accounts for it; else the thread's. */
@@ -278,7 +268,7 @@ static __always_inline void attribute(struct slot *slot, struct bio *bio, bool h
 	if (!bio)
 		return;
 	slot->cgroup = cgroup_of(bio);
-	inode = (struct inode *)inode_of(address_of(bio));
+	inode = inode_of(bio);
 	if (!inode)
 		return;
 	if (!is_regular(inode)) {

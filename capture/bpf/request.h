@@ -20,11 +20,7 @@
 		 bpf_core_enum_value(enum req_op, op) :                  \
 		 bpf_core_enum_value(enum req_opf, op##___opf))
 
-/*
- * This function and the next are global, and take and return numbers: the verifier knows nothing of what they return,
- * and so does not go through the rest of a program once for each operation and each set of flags.
- */
-__noinline int trace_op_of(__u32 command)
+static __always_inline __u32 trace_op_of(__u32 command)
 {
 	__u32 op = command & 0xff;
 
@@ -57,7 +53,7 @@ __noinline int trace_op_of(__u32 command)
 
 #define HAS(command, bit) ((command) >> bpf_core_enum_value(enum req_flag_bits, bit) & 1)
 
-__noinline int trace_flags_of(__u32 command, __u32 op, __u32 priority)
+static __always_inline __u32 trace_flags_of(__u32 command, __u32 op, __u32 priority)
 {
 	__u32 flags = 0;
 

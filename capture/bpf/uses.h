@@ -101,12 +101,18 @@ static __always_inline void add_notes(__u32 file, __s32 count)
 		__sync_fetch_and_add(noted, count);
 }
 
-/* Notes pages of a file for a read. A global function of numbers: the verifier goes through it once. */
-__noinline int note_pages(__u64 mapping, __u64 first, __u64 last, __u64 submit_ns, __u32 slot_index)
+static __always_inline bool note_bio(const struct slot *slot, __u32 slot_index, struct bio *bio)
 {
-	__u32 file = hash_bits(mapping >> 3, FILE_BITS);
-	__u64 chunk = first >> CHUNK_BITS;
+	__u64 mapping, first, last, chunk;
+	__u32 file, bytes = READ(bio, bi_iter.bi_size);
 
+	if (config.end_of_direct_io && (__u64)READ(bio, bi_end_io) == config.end_of_direct_io)
+		return false;
+	if (!bytes || !first_page_of(bio, &mapping, &first))
+		return false;
+	last = first + ((bytes - 1) >> PAGE_BITS);
+	file = hash_bits(mapping >> 3, FILE_BITS);
+	chunk = first >> CHUNK_BITS;
 	for (int i = 0; i < MAX_NOTED_CHUNKS; i++, chunk++) {
 		struct page_note *note;
 
@@ -122,22 +128,9 @@ __noinline int note_pages(__u64 mapping, __u64 first, __u64 last, __u64 submit_n
 		note->mapping = mapping;
 		note->first = first;
 		note->last = last;
-		note->submit_ns = submit_ns;
+		note->submit_ns = slot->submit_ns;
 		note->slot = slot_index;
 	}
-	return 0;
-}
-
-static __always_inline bool note_bio(const struct slot *slot, __u32 slot_index, struct bio *bio)
-{
-	__u64 mapping, first;
-	__u32 bytes = READ(bio, bi_iter.bi_size);
-
-	if (config.end_of_direct_io && (__u64)READ(bio, bi_end_io) == config.end_of_direct_io)
-		return false;
-	if (!bytes || !first_page_of(bio, &mapping, &first))
-		return false;
-	note_pages(mapping, first, first + ((bytes - 1) >> PAGE_BITS), slot->submit_ns, slot_index);
 	return true;
 }
 
