@@ -213,16 +213,17 @@ def _not_fitted(fitted: FittedAccount | None) -> Iterator[Reason]:
     least, most = fitted["reads_from_bytes"], fitted["reads_to_bytes"]
     share = fitted["other_bytes"] / fitted["read_bytes"]
     if least is None or most is None:
-        text = "the drive was fitted without a background: what writes cost its reads is unknown"
+        yield reason("slowdown_not_fitted", "qualified", "slowdown by writes unknown: the drive was fitted to runs "
+                     "without a background", "slowdown_by_writes")
     elif fitted["is_open"]:
-        text = "the runs that the drive was fitted to leave open what writes cost its reads"
+        yield reason("slowdown_not_fitted", "qualified", "slowdown by writes uncertain: several models explain the "
+                     "runs that the drive was fitted to", "slowdown_by_writes")
     elif share > NOT_FITTED_LIMIT:
-        sizes = " to ".join(binary_size(each) for each in dict.fromkeys((least, most)))
-        text = (f"{_share(round(share, 3))} of the bytes are in reads of other sizes than the drive was fitted to "
-                f"beside writes, {sizes} (limit {_share(NOT_FITTED_LIMIT)})")
-    else:
-        return
-    yield reason("slowdown_not_fitted", "qualified", text, "slowdown_by_writes", share, NOT_FITTED_LIMIT)
+        sizes = " to ".join(binary_size(size) for size in dict.fromkeys((least, most)))
+        yield reason("slowdown_not_fitted", "qualified",
+                     f"slowdown by writes uncertain: {_share(round(share, 3))} of the bytes are in reads of other "
+                     f"sizes than the drive was fitted to, {sizes} (limit {_share(NOT_FITTED_LIMIT)})",
+                     "slowdown_by_writes", share, NOT_FITTED_LIMIT)
 
 
 def _check_left_out(name: str, run: Run) -> str | None:

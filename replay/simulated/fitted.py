@@ -1,4 +1,4 @@
-"""What the file of a fitted drive says of the runs that it was fitted to, and of which reads of a run that holds."""
+"""Facts in the file of a fitted drive about its runs, and the reads of another run for which its slowdown holds."""
 
 from typing import Any, TypedDict
 

@@ -89,7 +89,7 @@ def with_value(metadata, paths, value):
 
 
 def wrong_with(metadata, path, value):
-    """What the reader says of the value at that place; of keys it checks each alone."""
+    """The error of the reader for the value at that place; of keys that it checks each alone."""
     return wrong_metadata(placed({path[0]: metadata[path[0]]}, path, value))
 
 

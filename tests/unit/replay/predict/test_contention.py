@@ -113,8 +113,8 @@ def test_the_command_states_the_predicted_slowdown_beside_the_measured_one(repla
 @pytest.mark.parametrize(("facts", "said"), [
     ("reads_from_bytes = 4096\nreads_to_bytes = 131072", "99.1 % of the bytes are in reads of other sizes"),
     ("reads_from_bytes = 4096\nreads_to_bytes = 1048576", None),
-    ("reads_from_bytes = 4096\nreads_to_bytes = 1048576\nslowdown_by_writes_open = 1", "leave open"),
-    ("runs = 2", "fitted without a background")])
+    ("reads_from_bytes = 4096\nreads_to_bytes = 1048576\nslowdown_by_writes_open = 1", "several models"),
+    ("runs = 2", "without a background")])
 def test_a_replay_beside_writes_says_if_the_drive_was_not_fitted_to_such_reads(command_server, tmp_path, facts, said):
     load = write_load(tmp_path / "load.parquet", 6, [1 << 20] * 15 + [131072], 50_000)
     (tmp_path / "drive.toml").write_text('size = "8GiB"\nclock = "virtual"\nread_bandwidth = "500MB/s"\n'
