@@ -23,6 +23,7 @@ PYTHON = {"python": ["tests/fuzz"], "properties": ["-m", "hypothesis", "tests/un
           # Each wrong value in each place, of which `make test` has one for each place or kind.
           "documents": ["tests/unit/cli", "tests/unit/benchmarks/catalog/test_hostile_catalog.py",
                         "-k", "damaged or hostile"],
+          "lengths": ["tests/unit/benchmarks/recipe/test_recipes_full_length.py"],
           # Each format, of which `make test` has one of each kind.
           "formats": ["tests/unit/traces/importers/test_bad_input.py"]}
 TARGETS = [*NATIVE, *PYTHON]

@@ -15,6 +15,20 @@ pytestmark = pytest.mark.kernel
 MIB = 1 << 20
 
 
+def test_a_plan_is_issued_as_it_stands(loop_drive, a_plan, issue, issued_to):
+    drive = loop_drive(64 * MIB)
+    random = np.random.default_rng(4)
+    count = 400
+    op = random.choice([OPS["read"], OPS["write"], OPS["discard"]], count)
+    length = random.choice([4096, 8192, 65536], count)
+    offset = random.integers(0, 1000, count) * 65536 % (63 * MIB)
+    seen = issued_to(drive)
+    issue(a_plan(offset, op=op, length_bytes=length), target=drive, depth=1, may_write=True)
+    letters = {OPS["read"]: "R", OPS["write"]: "W", OPS["discard"]: "D"}
+    wanted = [(letters[o], at, size) for o, at, size in zip(op.tolist(), offset.tolist(), length.tolist(), strict=True)]
+    assert [(kind[0], at, size) for kind, at, size in seen()] == wanted
+
+
 def test_order_is_kept_when_the_drive_has_no_room(loop_drive, a_plan, issue, issued_to):
     """Far more at one moment than the drive's queue holds: what waits, waits in the plan's order."""
     drive = loop_drive(64 * MIB)

@@ -74,6 +74,43 @@ def test_a_synchronous_reader_is_as_fast_as_its_drive_and_its_thoughts(make_trac
     assert account["wall_ns"] < original["wall_ns"]
 
 
+def test_a_stream_at_a_depth_of_its_own_beside_one_in_time(make_trace, replay, loop_drive):
+    stream = np.arange(3000) % 3 % 2
+    trace = make_trace(submit_ns=np.arange(3000) * MS // 10, stream=stream, op=np.where(stream == 1, READ, WRITE),
+                       offset_bytes=np.where(stream == 1, 0, MIB) + np.arange(3000) % 200 * 4096)
+    simulated = f"nil:{DRIVE_BYTES},read_latency=50us,clock=virtual"
+    for target in (loop_drive(DRIVE_BYTES), simulated):
+        account, rows = replay(trace, "--on", target, "--pace", "original", "--pace", "1:depth=4")
+        timed, reader = rows[rows["stream"] == 0], rows[rows["stream"] == 1]
+        assert (timed["due_ns"] - timed["due_ns"].iloc[0] == timed["source_row"] * MS // 10).all()
+        assert (reader["due_ns"] == -1).all()
+        events = np.concatenate([reader["submit_ns"], complete_ns(reader)])
+        steps = np.concatenate([np.ones(len(reader)), -np.ones(len(reader))])
+        assert np.cumsum(steps[np.lexsort((steps, events))]).max() <= 4
+        assert account["pace"]["streams"]["1"]["depth"] == 4
+    # How long a real drive takes for 1000 reads, four at a time, is nobody's to say; this one takes 12.5 ms.
+    assert complete_ns(reader).max() < timed["due_ns"].max(), "the reader need not wait for the writer"
+
+
+def test_two_drives_on_one_clock(make_trace, replay, loop_drive):
+    count = 400
+    device = np.arange(count) % 2
+    offset = np.arange(count) // 2 * 8192
+    trace = make_trace(submit_ns=np.arange(count) * MS, device=device, offset_bytes=offset,
+                       op=np.where(np.arange(count) % 8 < 4, WRITE, READ))
+    drives = [loop_drive(DRIVE_BYTES), loop_drive(2 * DRIVE_BYTES)]
+    account, rows = replay(trace, "--on", f"0={drives[0]}", "--on", f"1={drives[1]}")
+    assert rows["device"].tolist() == device.tolist()
+    assert rows["offset_bytes"].tolist() == offset.tolist()
+    assert (np.diff(rows["due_ns"]) == MS).all()
+    assert account["foreign_ios"] == 0
+    assert [drive["name"] for drive in account["drives"]] == [drive.removeprefix("/dev/") for drive in drives]
+    assert [drive["planned_ops"] for drive in account["drives"]] == [200, 200]
+    for index, drive in enumerate(drives):
+        image = np.frombuffer(loop_drive.image_of(drive).read_bytes(), np.uint8).reshape(-1, 4096)
+        assert set(np.flatnonzero(image.any(axis=1)) * 4096) == set(offset[device == index].tolist())
+
+
 def test_nothing_is_written_to_one_drive_where_the_other_is_refused(make_trace, blkreel, loop_drive, tmp_path):
     trace = make_trace(submit_ns=np.arange(4) * MS, device=np.arange(4) % 2, op=WRITE)
     one, other = loop_drive(DRIVE_BYTES), loop_drive(DRIVE_BYTES, read_only=True)

@@ -55,6 +55,11 @@ def test_the_size_of_the_fast_cache(found):
         assert fill["fast_bytes"] == pytest.approx(room, rel=0.02, abs=MIB)
 
 
+def test_a_drive_without_a_fast_cache_has_none(found):
+    document = found("slc-cache", "write_bandwidth=700MB/s", rest_3="1s")
+    assert [fill["fast_bytes"] for fill in of_state(document)["fills"].values()] == [None] * 4
+
+
 def test_the_stall_period(found):
     document = found("consistency", "write_latency=500us,channels=2,stall_every=700ms,stall_for=40ms", states="data",
                      span="1GiB", time="30s")
@@ -98,6 +103,20 @@ def test_the_slowdown_of_reads_under_writes(found):
     # Two outstanding: 256 blocks of 64 KiB take 128 latencies, three times; the wait is half the service.
     assert mixed["read_wait_ns"] == pytest.approx(3 * 128 * 200_000 * slowdown, rel=0.01)
     assert mixed["read_service_time_ns"] == pytest.approx(2 * mixed["read_wait_ns"], rel=0.01)
+
+
+def test_a_writer_in_the_background_keeps_up_and_writes_what_is_asked_for(found):
+    document = found("mixed-burst", "write_bandwidth=1GB/s,read_bandwidth=2GB/s", states="data", reads=3,
+                     read_burst="64MiB", lead="4s", span="256MiB")
+    writer = of_state(document)["writer"][0]
+    assert writer["state"] == "kept up"
+    step = next(step for step in document["steps"] if step["role"] == "mixed")
+    rows = open_trace(document["output"] / step["directory"]).table().to_pandas()
+    written = rows[rows.op == 1]
+    per_burst = written.groupby("burst").length_bytes.sum()
+    assert (per_burst == 40 * MIB).all()
+    assert np.diff(written.groupby("burst").due_ns.min().to_numpy()).tolist() == [2 * 10**9] * (len(per_burst) - 1)
+    assert rows[rows.op == 0].groupby("burst").length_bytes.sum().tolist() == [64 * MIB] * 3
 
 
 def test_the_depth_that_is_worth_it(found):
@@ -162,6 +181,26 @@ def test_energy_is_what_the_drive_takes(found):
     assert row["mb_per_j"] == pytest.approx(40.96 / 4, rel=0.02)
     assert row["kiops_per_w"] == pytest.approx(10 / 4, rel=0.02)
     assert row["mean_ns"] == pytest.approx(100_000, rel=0.01)
+
+
+def test_a_trace_on_an_empty_and_on_a_full_drive(found):
+    document = found("trace", "read_latency=100us", size="8GiB", trace="sample:game-download", states="fresh,full")
+    states = document["figures"]["states"]
+    assert set(states) == {"fresh", "full"}
+    for state in states.values():
+        assert state["reads"]["ops"] > 100
+        assert state["data_rate_mb_s"] > 0
+        assert state["energy_j"] > 0
+    assert any("of idle time above 25.0 ms removed" in reason["text"] for reason in document["verdict"]["reasons"])
+
+
+def test_repeats_are_the_unit(found):
+    document = found("depth-sweep-write", "write_latency=100us,jitter=20%", states="data", span="128MiB", time="500ms",
+                     depths="1,4", repeats=6)
+    row = of_state(document)["depths"]["1"]
+    assert row["n"] == 6
+    assert row["mb_s_smallest"] <= row["mb_s"] <= row["mb_s_largest"]
+    assert not any("fewer than 6" in reason["text"] for reason in document["verdict"]["reasons"])
 
 
 @pytest.fixture(scope="module")

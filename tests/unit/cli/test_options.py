@@ -1,11 +1,14 @@
 """Options that several commands share have one meaning, one type and one output."""
 
+import json
 import re
 from types import NoneType
 
 import click
+import numpy as np
 import pytest
 from click.testing import CliRunner
+from small_trace import new_trace
 from terminal import Terminal
 
 from blkreel.cli.command_table import all_commands, find_command
@@ -113,6 +116,17 @@ def test_no_output_is_stdout(words, blkreel, tmp_path):
 def test_the_list_of_benchmarks_fits_its_terminal(blkreel):
     lines = blkreel("test", "--list", env={"COLUMNS": "60"}).stdout.splitlines()
     assert lines and max(map(len, lines)) <= 60
+
+
+def test_quiet_prints_errors_only(blkreel, tmp_path):
+    new_trace(tmp_path / "t.parquet", {"lost": {"total": 7}}, submit_ns=np.arange(2), offset_bytes=0, length_bytes=512)
+    loud, quiet = (blkreel("check", *words, tmp_path / "t.parquet", check=False) for words in ([], ["-q"]))
+    assert loud.stdout and loud.stderr and loud.returncode == quiet.returncode == 3
+    assert quiet.stdout == quiet.stderr == ""
+    document = blkreel("check", "-q", "--json", tmp_path / "t.parquet", check=False)
+    assert json.loads(document.stdout)["rows"] == 2 and document.stderr == ""
+    failed = blkreel("check", "-q", tmp_path / "missing.parquet", check=False)
+    assert failed.returncode == 1 and "missing.parquet" in failed.stderr
 
 
 @pytest.mark.parametrize("assignment, colored", [("NO_COLOR=", True), ("NO_COLOR=1", False)])
