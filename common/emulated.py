@@ -7,7 +7,7 @@ second.
 import time
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
-from typing import TypedDict, cast
+from typing import NotRequired, TypedDict, cast
 
 from blkreel.common.files.typed_document import read_json
 
@@ -99,9 +99,32 @@ class HostCounts(TypedDict):
     reported_kib: int | None
 
 
+class FittedFacts(TypedDict, total=False):
+    """Facts in the file of a fitted drive about its runs.
+
+    reads_from_bytes, reads_to_bytes: sizes of the reads beside the backgrounds of the runs; missing if no run had
+    one. slowdown_by_writes_open: runs whose slowdown the runs leave open.
+    """
+
+    drive: str
+    firmware: str
+    runs: int
+    traces: int
+    held_out: bool
+    load_time_error: float
+    read_p99_error: float
+    slowdown_by_writes_error: float
+    slowdown_by_writes_open: int
+    reads_from_bytes: int
+    reads_to_bytes: int
+    version: str
+
+
 class EmulatedAccount(TypedDict):
-    """drive: its description. times_of: where the time of an I/O begins: its `issue` by the kernel or, without BPF, its
-    `arrival` at the server. image: None in memory. beyond: what the machine cannot reach of the description.
+    """drive: its description; fitted: of its file, if it was fitted to runs. image: None in memory.
+
+    times_of: where the time of an I/O begins: its `issue` by the kernel or, without BPF, its `arrival` at the server.
+    beyond: what the machine cannot reach of the description.
 
     check: of the calibration again, at the end; None before.
     """
@@ -109,6 +132,7 @@ class EmulatedAccount(TypedDict):
     version: int
     name: str
     drive: str
+    fitted: NotRequired[FittedFacts | None]
     size_bytes: int
     device: str
     backend: str
@@ -162,6 +186,13 @@ def renewed_account(name: str, run: Path = RUN,
     while (account := read_account(name, run)) and account["renewed_ns"] < since_ns and now_ns() < deadline_ns:
         time.sleep(_POLL_S)
     return account
+
+
+def fitted_facts_of(backing_file: str, run: Path = RUN) -> FittedFacts | None:
+    """Of the emulated drive that a device is over, if it was fitted to runs."""
+    name = name_of(backing_file, run)
+    account = read_account(name, run) if name else None
+    return account.get("fitted") if account else None
 
 
 class EmulatedUse(TypedDict):

@@ -244,7 +244,8 @@ def _inode_number(image: Path | None) -> int:
 def _account(options: EmulateOptions, ready: dict[str, Any]) -> EmulatedAccount:
     calibration = cast(Calibration, ready["calibration"])
     counts = cast(Counts, {name: kind(0) for name, kind in Counts.__annotations__.items()})
-    return {"version": 1, "name": options.name, "drive": options.drive.spec, "size_bytes": options.drive.size_bytes,
+    return {"version": 1, "name": options.name, "drive": options.drive.spec, "fitted": options.drive.fitted,
+            "size_bytes": options.drive.size_bytes,
             "device": ready["device"], "backend": ready["backend"],
             "times_of": ready["times_of"],
             "image": str(options.image) if options.image else None, "pid": os.getpid(),

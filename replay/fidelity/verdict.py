@@ -20,6 +20,7 @@ from blkreel.common.verdict import (
     reason,
 )
 from blkreel.replay.drive.write_support import check_left_out
+from blkreel.replay.simulated.fitted import limit_of_fit
 from blkreel.replay.telemetry.sensors.host_counters import STEP_NS
 from blkreel.traces.format.metadata_types import COARSE_CLOCK_NS, FittedAccount, HostAccount, PcieLink, Run
 from blkreel.traces.format.schema import CHECKS, ZONE_MANAGEMENT
@@ -210,15 +211,11 @@ def _qualified(run: Run) -> Iterator[Reason]:
 def _not_fitted(fitted: FittedAccount | None) -> Iterator[Reason]:
     if fitted is None or not fitted["read_bytes"]:
         return
-    least, most = fitted["reads_from_bytes"], fitted["reads_to_bytes"]
     share = fitted["other_bytes"] / fitted["read_bytes"]
-    if least is None or most is None:
-        yield reason("slowdown_not_fitted", "qualified", "slowdown by writes unknown: the drive was fitted to runs "
-                     "without a background", "slowdown_by_writes")
-    elif fitted["is_open"]:
-        yield reason("slowdown_not_fitted", "qualified", "slowdown by writes uncertain: several models explain the "
-                     "runs that the drive was fitted to", "slowdown_by_writes")
+    if limit := limit_of_fit(fitted):
+        yield reason("slowdown_not_fitted", "qualified", limit, "slowdown_by_writes")
     elif share > NOT_FITTED_LIMIT:
+        least, most = cast(tuple[int, int], (fitted["reads_from_bytes"], fitted["reads_to_bytes"]))
         sizes = " to ".join(binary_size(size) for size in dict.fromkeys((least, most)))
         yield reason("slowdown_not_fitted", "qualified",
                      f"slowdown by writes uncertain: {_share(round(share, 3))} of the bytes are in reads of other "

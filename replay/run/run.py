@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from blkreel.common.emulated import FittedFacts, fitted_facts_of
 from blkreel.common.errors import BlkreelError
 from blkreel.common.files.json_file import write_json
 from blkreel.common.files.safe_files import unlink
@@ -124,6 +125,11 @@ class Replay:
             self.output.release()
 
 
+def _fitted_facts(target: Target) -> FittedFacts | None:
+    """Of a simulated or emulated drive that was fitted to runs."""
+    return target.simulated.fitted if target.simulated else fitted_facts_of(target.drive.backing_file)
+
+
 class _Run:
     """A plan while it is issued: its spool, its counts, and the account of them."""
 
@@ -146,10 +152,11 @@ class _Run:
         except BaseException:
             self.output.abandon()
             raise
-        beside, simulated = self._beside, self.plan.target.simulated
+        beside = self._beside
+        facts = _fitted_facts(self.plan.target) if beside else None
         self._records = RunRecords(
             self._spool, Backgrounds(beside.backgrounds, beside.start_ns, beside.lead_ns) if beside else None,
-            FittedReads(simulated.fitted) if beside and simulated and simulated.fitted else None)
+            FittedReads(facts) if facts else None)
         self._planned: list[tuple[Lane, IoChecksum]] = []
         self._recorder = Recorder(replay.options.telemetry, self.plan.targets, self.output.path, replay.force)
         self._certificate = Certificate(any(not pace.saturating for pace in self.plan.paces))

@@ -1,9 +1,10 @@
 """Facts in the file of a fitted drive about its runs, and the reads of another run for which its slowdown holds."""
 
-from typing import Any, TypedDict
+from typing import Any
 
 import numpy as np
 
+from blkreel.common.emulated import FittedFacts
 from blkreel.common.errors import UsageError
 from blkreel.common.files.typed_document import mismatch
 from blkreel.traces.format.metadata_types import FittedAccount
@@ -11,24 +12,6 @@ from blkreel.traces.format.schema import OPS
 
 # The table of the file.
 FITTED = "fitted"
-
-
-class FittedFacts(TypedDict, total=False):
-    """reads_from_bytes, reads_to_bytes: sizes of the reads beside the backgrounds of the runs; missing if no run had
-    one. slowdown_by_writes_open: runs whose slowdown the runs leave open."""
-
-    drive: str
-    firmware: str
-    runs: int
-    traces: int
-    held_out: bool
-    load_time_error: float
-    read_p99_error: float
-    slowdown_by_writes_error: float
-    slowdown_by_writes_open: int
-    reads_from_bytes: int
-    reads_to_bytes: int
-    version: str
 
 
 def fitted_facts(path: str, document: dict[str, Any]) -> FittedFacts | None:
@@ -58,3 +41,12 @@ class FittedReads:
     def account(self) -> FittedAccount:
         return FittedAccount(reads_from_bytes=self._from_bytes, reads_to_bytes=self._to_bytes, is_open=self._is_open,
                              read_bytes=self._read_bytes, other_bytes=self._other_bytes)
+
+
+def limit_of_fit(account: FittedAccount) -> str | None:
+    """Why the runs do not show what writes cost any reads; None if they do."""
+    if account["reads_from_bytes"] is None or account["reads_to_bytes"] is None:
+        return "slowdown by writes unknown: the drive was fitted to runs without a background"
+    if account["is_open"]:
+        return "slowdown by writes uncertain: several models explain the runs that the drive was fitted to"
+    return None

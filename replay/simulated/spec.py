@@ -12,11 +12,12 @@ from functools import cache
 from pathlib import Path
 from types import MappingProxyType
 
+from blkreel.common.emulated import FittedFacts
 from blkreel.common.errors import UsageError, did_you_mean
 from blkreel.common.files.typed_document import parse_toml
 from blkreel.common.units import parse_size_bytes, parse_time_ns
 
-from .fitted import FITTED, FittedFacts, fitted_facts
+from .fitted import FITTED, fitted_facts
 
 PREFIX = "nil:"
 _MODEL = "simulated drive"

@@ -31,6 +31,7 @@ from blkreel.replay.emulated.control_group import own_group
 from blkreel.replay.emulated.file_system import FILE_SYSTEMS, FileSystem, unmount
 from blkreel.replay.emulated.session import BACKENDS, EmulatedDrive, EmulateOptions, check_backends, emulated, with_size
 from blkreel.replay.simulated import spec
+from blkreel.replay.simulated.fitted import FittedReads, limit_of_fit
 from blkreel.replay.simulated.spec import SimulatedDrive
 
 _POLL_S = 0.25
@@ -88,6 +89,8 @@ def command(ctx: click.Context, drive: str, size: int | None, memory: bool, imag
     file_system = FileSystem.checked(fs, mount, image, force)
     with _Signals() as signals, emulated(options, argv) as running:
         warn(f"this machine cannot reach {limit}" for limit in running.account["beyond"])
+        if described.fitted and (limit := limit_of_fit(FittedReads(described.fitted).account())):
+            warn([limit])
         if file_system:
             file_system.make(running.device)
         try:

@@ -12,6 +12,7 @@ from blkreel.cli.options import completion
 from blkreel.cli.options.types import as_json
 from blkreel.cli.ui.progress import progress
 from blkreel.common.console import Console, notice
+from blkreel.common.emulated import FittedFacts
 from blkreel.common.errors import UsageError
 from blkreel.common.files.json_file import print_json
 from blkreel.common.printable import printable
@@ -20,7 +21,6 @@ from blkreel.common.units import digits, time_unit
 from blkreel.replay.plan.mapping import DoesNotFit
 from blkreel.replay.predict.prediction import Prediction, drive_file, predict
 from blkreel.replay.simulated import spec
-from blkreel.replay.simulated.fitted import FittedFacts
 from blkreel.traces.format.reader import open_trace
 
 # Metrics whose errors a drive's file has.

@@ -338,6 +338,23 @@ def test_a_capture_and_a_replay_have_its_account(running, name, blkreel, tmp_pat
         tmp_path / "run.html").read_text()
 
 
+def test_a_fitted_drive_says_that_its_runs_had_no_background(running, name, blkreel, tmp_path):
+    (tmp_path / "drive.toml").write_text('size = "64MiB"\nread_latency = "200us"\n[fitted]\nruns = 2\n')
+    limit = "slowdown by writes unknown: the drive was fitted to runs without a background"
+    with running(drive=f"nil:{tmp_path}/drive.toml") as (process, device):
+        blkreel("capture", device, "-o", tmp_path / "t.parquet", "--", "dd", f"if={device}", "of=/dev/null", "bs=64k",
+                "iflag=direct", "count=100", check=False)
+        for run, beside in (("alone", ()), ("beside", ("--background", "writes=4MB/s", "--background-lead", "0s"))):
+            blkreel("replay", tmp_path / "t.parquet", "--on", device, "-o", tmp_path / run, "--pace", "dependent",
+                    *(("--destroy", device, *beside) if beside else ()), check=False)
+        process.send_signal(signal.SIGTERM)
+        process.wait()
+        assert limit in process.stderr.read()
+    verdicts = {run: open_trace(tmp_path / run).metadata["run"]["verdict"] for run in ("alone", "beside")}
+    limited = {run for run, verdict in verdicts.items() if limit in [reason["text"] for reason in verdict["reasons"]]}
+    assert limited == {"beside"}
+
+
 @pytest.mark.parametrize("image", [(), ("--image", "drive.img")], ids=["memory", "file"])
 def test_memory_pressure_does_not_stop_it(blkreel, name, tmp_path, image):
     """The server and a writer in one control group, whose limit is below what the writer leaves in the page cache."""
