@@ -73,12 +73,12 @@ static void wake_sender(struct delay *delay)
 		syscall(SYS_futex, &delay->generation, FUTEX_WAKE_PRIVATE, 1, NULL, NULL, 0);
 }
 
-/* Until a time of CLOCK_MONOTONIC, or until another reply is first. */
-static void wait_until(struct delay *delay, int64_t until_ns, uint32_t generation)
+/* Until a time of CLOCK_MONOTONIC, or until another reply is first. Returns for how long it slept. */
+static int64_t wait_until(struct delay *delay, int64_t until_ns, uint32_t generation)
 {
-	int64_t sleep_until_ns = until_ns - DELAY_SPIN_NS;
+	int64_t sleep_until_ns = until_ns - DELAY_SPIN_NS, from_ns = monotonic_ns();
 
-	if (sleep_until_ns > monotonic_ns()) {
+	if (sleep_until_ns > from_ns) {
 		struct timespec deadline = { sleep_until_ns / NS_PER_S, sleep_until_ns % NS_PER_S };
 
 		atomic_store(&delay->sleeping, true);
@@ -86,10 +86,11 @@ static void wait_until(struct delay *delay, int64_t until_ns, uint32_t generatio
 		syscall(SYS_futex, &delay->generation, FUTEX_WAIT_BITSET_PRIVATE, generation,
 			until_ns == INT64_MAX ? NULL : &deadline, NULL, FUTEX_BITSET_MATCH_ANY);
 		atomic_store(&delay->sleeping, false);
-		return;
+		return monotonic_ns() - from_ns;
 	}
 	while (monotonic_ns() < until_ns && atomic_load_explicit(&delay->generation, memory_order_relaxed) == generation)
 		spin_pause();
+	return 0;
 }
 
 static void count_lateness(struct delay *delay, const struct emulated_io *io, int64_t now_ns)
@@ -165,18 +166,23 @@ int64_t delay_send_due(struct delay *delay)
 static void *send_when_due(void *argument)
 {
 	struct delay *delay = argument;
+	struct realtime_share realtime;
 	bool stopping;
 
-	capabilities_limit(0);
+	capabilities_limit(SERVING_CAPABILITIES);
 	host_reduce_timer_slack();
+	realtime_begin(&realtime, monotonic_ns());
 	do {
 		uint32_t generation = atomic_load(&delay->generation);
 		int64_t first_ns;
 
 		stopping = atomic_load(&delay->stopping);
 		first_ns = delay_send_due(delay);
-		if (!stopping)
-			wait_until(delay, first_ns, generation);
+		if (!stopping) {
+			int64_t slept_ns = wait_until(delay, first_ns, generation);
+
+			realtime_review(&realtime, monotonic_ns(), slept_ns);
+		}
 	} while (!stopping);
 	pthread_mutex_lock(&delay->lock);
 	send_due(delay, true);

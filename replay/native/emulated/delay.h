@@ -7,6 +7,7 @@
  */
 #pragma once
 
+#include <linux/capability.h>
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdbool.h>
@@ -106,6 +107,9 @@ struct delay {
 /* drive: initialized. Returns 0 or a negative errno. */
 int delay_init(struct delay *delay, struct drive *drive, unsigned slots);
 void delay_deinit(struct delay *delay);
+
+/* Of the threads that serve I/Os: for their real-time priority. */
+#define SERVING_CAPABILITIES (1ull << CAP_SYS_NICE)
 
 /* Starts a thread that sends. Returns 0 or a negative errno. */
 int delay_start(struct delay *delay, void (*reply)(void *backend, const struct emulated_io *io), void *backend);

@@ -23,6 +23,7 @@
 #include "error.h"
 #include "loop_device.h"
 #include "run/clock.h"
+#include "run/host.h"
 
 /* Of a C library before 2.36. */
 #ifndef FSOPEN_CLOEXEC
@@ -187,7 +188,7 @@ static void send_init(struct fuse *fuse, uint64_t unique, const struct fuse_init
 
 	send_data(fuse, unique, &out, sizeof(out));
 	/* The kernel takes the limits above from a thread that has CAP_SYS_ADMIN. */
-	capabilities_limit(0);
+	capabilities_limit(SERVING_CAPABILITIES);
 }
 
 static void send_attributes(struct fuse *fuse, uint64_t unique)
@@ -275,19 +276,23 @@ static void *read_requests(void *argument)
 	struct fuse *fuse = reader->fuse;
 	unsigned number = (unsigned)(reader - fuse->readers);
 	struct emulated_io *io = delay_take(fuse->server->delay);
+	struct realtime_share realtime;
 	union {
 		struct fuse_in_header fields;
 		char bytes[HEADER_BYTES];
 	} header;
 
+	realtime_begin(&realtime, monotonic_ns());
 	for (;;) {
 		io->data = server_buffer(fuse->server, io, number);
 		/* So that the data of a write is aligned. No other request is longer than the header of a write and its fields. */
 		struct iovec parts[2] = { { header.bytes, HEADER_BYTES },
 					  { io->data, IMAGE_MAX_IO_BYTES } };
+		int64_t from_ns = monotonic_ns();
 		ssize_t bytes = readv(fuse->fd, parts, 2);
 		int64_t arrived_ns = monotonic_ns();
 
+		realtime_review(&realtime, arrived_ns, arrived_ns - from_ns);
 		if (bytes < 0 && (errno == EINTR || errno == ENOENT || errno == EAGAIN))
 			continue; /* ENOENT: the request was canceled */
 		if (bytes < (ssize_t)sizeof(header.fields))
@@ -325,7 +330,7 @@ static int open_fuse(struct backend *backend, const char *path, uint64_t inode_n
 
 static void *read_more_requests(void *argument)
 {
-	capabilities_limit(0);
+	capabilities_limit(SERVING_CAPABILITIES);
 	return read_requests(argument);
 }
 

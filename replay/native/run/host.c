@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 #include "host.h"
+#include "clock.h"
 #include "memory.h"
 
 #include <pthread.h>
@@ -9,6 +10,8 @@
 
 #define HIGHEST_NICE (-20)
 #define THREAD_STACK_BYTES (256u << 10)
+#define REALTIME_NS (20 * NS_PER_MS)
+#define PAUSE_NS (2 * NS_PER_MS)
 
 bool host_cpus_init(struct host_cpus *cpus, int first)
 {
@@ -87,4 +90,22 @@ bool host_take_priority(bool realtime)
 		return !sched_setscheduler(0, SCHED_FIFO, &lowest);
 	sched_setscheduler(0, SCHED_OTHER, &none);
 	return !setpriority(PRIO_PROCESS, 0, HIGHEST_NICE);
+}
+
+void realtime_begin(struct realtime_share *share, int64_t now_ns)
+{
+	*share = (struct realtime_share){ .since_ns = now_ns, .granted = host_take_priority(true) };
+}
+
+void realtime_review(struct realtime_share *share, int64_t now_ns, int64_t slept_ns)
+{
+	share->slept_ns += slept_ns;
+	if (!share->granted || now_ns - share->since_ns < (share->paused ? PAUSE_NS : REALTIME_NS))
+		return;
+	if (share->paused || share->slept_ns < PAUSE_NS) {
+		share->paused = !share->paused;
+		host_take_priority(!share->paused);
+	}
+	share->since_ns = now_ns;
+	share->slept_ns = 0;
 }

@@ -4,6 +4,7 @@
 
 #include <sched.h>
 #include <stdbool.h>
+#include <stdint.h>
 
 struct host_cpus {
 	cpu_set_t allowed;
@@ -34,3 +35,17 @@ void host_reduce_timer_slack(void);
 
 /* Gives the caller real-time priority, or the highest ordinary one. Returns whether the kernel allowed it. */
 bool host_take_priority(bool realtime);
+
+/*
+ * Real-time priority of a thread with CAP_SYS_NICE that must not be late, except for a tenth of the time while it hardly sleeps: else the
+ * kernel would stop it for some 50 ms in one piece, and the kernel's workers would starve.
+ */
+struct realtime_share {
+	int64_t since_ns, slept_ns;
+	bool granted, paused;
+};
+
+void realtime_begin(struct realtime_share *share, int64_t now_ns);
+
+/* slept_ns: by the thread since the last call. */
+void realtime_review(struct realtime_share *share, int64_t now_ns, int64_t slept_ns);
