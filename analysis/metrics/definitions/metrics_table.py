@@ -3,7 +3,11 @@
     python -m blkreel.analysis.metrics.definitions.metrics_table docs/method.md     writes the table
 """
 
+import re
 import sys
+from collections.abc import Iterable, Iterator
+from itertools import groupby
+from os.path import commonprefix
 from pathlib import Path
 
 from .headline import RELATIVE_PERFORMANCE, headline_metrics, leading_metrics
@@ -11,31 +15,52 @@ from .metric import ALL_PACES, Metric
 from .registry import CLASS_METRICS, METRICS, ClassMetric
 
 _BEGIN, _END = "<!-- metrics: generated, see make docs -->", "<!-- end of metrics -->"
+_DISTRIBUTION = re.compile(r"\.(n|mean_ns|p\d+(_\d+)?_ns|max_ns)$")  # of a path
 
 
 def table() -> str:
-    """The table of metrics in Markdown. Metrics of a class stand once, with CLASS in their key and path."""
-    def cells(metric: Metric | ClassMetric, prefix: str, title: str) -> str:
-        paces = "all" if metric.paces == ALL_PACES else ", ".join(metric.paces)
-        key = f"`{f'{prefix}_{metric.key}' if prefix else metric.key}`"
-        path = f"`{f'{prefix}.{metric.path}' if prefix else metric.path}`"
-        return f"| {key} | {title} | {metric.unit.symbol} | {metric.better} | {paces} | {metric.formula} | {path} |"
-
+    """The table of metrics in Markdown. Metrics of a class stand once, with CLASS in their key and path, and metrics
+    of one distribution are one row.
+    """
     return "\n".join([
-        "| pace | leading metrics | further metrics |", "|---|---|---|", *map(_headline_row, ALL_PACES),
+        "| pace | leading metrics | further metrics |", "|---|---|---|", *_headline_rows(),
         "", "| key | title | unit | better | paces | definition | path in `figures` |", "|---|---|---|---|---|---|---|",
-        *(cells(metric, "CLASS", metric.label) for metric in CLASS_METRICS),
-        *(cells(metric, "", metric.title) for metric in METRICS.values() if not metric.op),
+        *_metric_rows([(metric, metric.label) for metric in CLASS_METRICS], "CLASS"),
+        *_metric_rows([(metric, metric.title) for metric in METRICS.values() if not metric.op]),
         f"| `{RELATIVE_PERFORMANCE}` | Relative performance |  | higher | all | geometric mean over workloads of "
         "reference drive / drive (drive / reference drive where higher is better) by the first leading metric of each "
         "| in the document of a comparison, outside of `figures` |"])
 
 
-def _headline_row(pace: str) -> str:
-    leading = leading_metrics([pace])
-    others = (metric for metric in headline_metrics([pace]) if metric not in leading)
-    lead, further = (", ".join(f"`{metric.key}`" for metric in metrics) for metrics in (leading, others))
-    return f"| {pace} | {lead} | {further} |"
+def _headline_rows() -> Iterator[str]:
+    """A row for each run of paces with the same metrics."""
+    def metrics(pace: str) -> str:
+        leading = leading_metrics([pace])
+        others = (metric for metric in headline_metrics([pace]) if metric not in leading)
+        return " | ".join(", ".join(f"`{metric.key}`" for metric in each) for each in (leading, others))
+
+    for columns, paces in groupby(ALL_PACES, metrics):
+        yield f"| {', '.join(paces)} | {columns} |"
+
+
+def _metric_rows(titled: Iterable[tuple[Metric | ClassMetric, str]], prefix: str = "") -> Iterator[str]:
+    """A row for each metric, or for all that are next to each other and describe one distribution."""
+    for _, group in groupby(titled, lambda each: _DISTRIBUTION.sub("", each[0].path)):
+        metrics, titles = zip(*group, strict=True)
+        last, parent = metrics[-1], metrics[0].path.rpartition(".")[0]
+        title, formula = titles[0], last.formula
+        if len(metrics) > 1:
+            stem = commonprefix(titles).rpartition(" ")[0]
+            title = f"{stem}: {', '.join(each.removeprefix(f'{stem} ') for each in titles)}"
+        if metrics[0].formula != last.formula:
+            measured = last.formula.removeprefix("largest ")
+            formula = f"n I/Os; mean, percentiles by nearest rank, x[⌈n p⌉ − 1], and largest of {measured}"
+        paths = [f"{prefix}.{metrics[0].path}" if prefix else metrics[0].path,
+                 *(each.path.removeprefix(f"{parent}.") for each in metrics[1:])]
+        cells = (", ".join(f"`{prefix}_{each.key}`" if prefix else f"`{each.key}`" for each in metrics), title,
+                 last.unit.symbol, last.better, "all" if last.paces == ALL_PACES else ", ".join(last.paces), formula,
+                 ", ".join(f"`{path}`" for path in paths))
+        yield f"| {' | '.join(cells)} |"
 
 
 def with_table(text: str) -> str:
