@@ -19,14 +19,19 @@ _DISTRIBUTION = re.compile(r"\.(n|mean_ns|p\d+(_\d+)?_ns|max_ns)$")  # of a path
 
 
 def table() -> str:
-    """The table of metrics in Markdown. Metrics of a class stand once, with CLASS in their key and path, and metrics
-    of one distribution are one row.
+    """The table of metrics in Markdown. Metrics of a class stand once, with CLASS in their key and path. Metrics of one
+    distribution are one row, and so are metrics with one definition.
     """
+    names: dict[tuple[str, ...], list[tuple[str, str]]] = {}  # definition -> keys and paths
+    for definition, keys, paths in (
+            *_metric_rows([(metric, metric.label) for metric in CLASS_METRICS], "CLASS"),
+            *_metric_rows([(metric, metric.title) for metric in METRICS.values() if not metric.op])):
+        names.setdefault(definition, []).append((keys, paths))
     return "\n".join([
         "| pace | leading metrics | further metrics |", "|---|---|---|", *_headline_rows(),
         "", "| key | title | unit | better | paces | definition | path in `figures` |", "|---|---|---|---|---|---|---|",
-        *_metric_rows([(metric, metric.label) for metric in CLASS_METRICS], "CLASS"),
-        *_metric_rows([(metric, metric.title) for metric in METRICS.values() if not metric.op]),
+        *(f"| {', '.join(keys)} | {' | '.join(definition)} | {', '.join(paths)} |"
+          for definition, each in names.items() for keys, paths in [zip(*each, strict=True)]),
         f"| `{RELATIVE_PERFORMANCE}` | Relative performance |  | higher | all | geometric mean over workloads of "
         "reference drive / drive (drive / reference drive where higher is better) by the first leading metric of each "
         "| in the document of a comparison, outside of `figures` |"])
@@ -43,8 +48,9 @@ def _headline_rows() -> Iterator[str]:
         yield f"| {', '.join(paces)} | {columns} |"
 
 
-def _metric_rows(titled: Iterable[tuple[Metric | ClassMetric, str]], prefix: str = "") -> Iterator[str]:
-    """A row for each metric, or for all that are next to each other and describe one distribution."""
+def _metric_rows(titled: Iterable[tuple[Metric | ClassMetric, str]],
+                 prefix: str = "") -> Iterator[tuple[tuple[str, ...], str, str]]:
+    """The definition, keys and paths of each metric, or of all that are next to each other and of one distribution."""
     for _, group in groupby(titled, lambda each: _DISTRIBUTION.sub("", each[0].path)):
         metrics, titles = zip(*group, strict=True)
         last, parent = metrics[-1], metrics[0].path.rpartition(".")[0]
@@ -57,10 +63,10 @@ def _metric_rows(titled: Iterable[tuple[Metric | ClassMetric, str]], prefix: str
             formula = f"n I/Os; mean, percentiles by nearest rank, x[⌈n p⌉ − 1], and largest of {measured}"
         paths = [f"{prefix}.{metrics[0].path}" if prefix else metrics[0].path,
                  *(each.path.removeprefix(f"{parent}.") for each in metrics[1:])]
-        cells = (", ".join(f"`{prefix}_{each.key}`" if prefix else f"`{each.key}`" for each in metrics), title,
-                 last.unit.symbol, last.better, "all" if last.paces == ALL_PACES else ", ".join(last.paces), formula,
-                 ", ".join(f"`{path}`" for path in paths))
-        yield f"| {' | '.join(cells)} |"
+        paces = "all" if last.paces == ALL_PACES else ", ".join(last.paces)
+        yield ((title, last.unit.symbol, last.better, paces, formula),
+               ", ".join(f"`{prefix}_{each.key}`" if prefix else f"`{each.key}`" for each in metrics),
+               ", ".join(f"`{path}`" for path in paths))
 
 
 def with_table(text: str) -> str:
