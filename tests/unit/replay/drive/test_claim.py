@@ -47,19 +47,14 @@ def test_a_name_that_stands_for_something_else_since_it_was_found(image):
     assert not is_held(target)
 
 
-def test_a_fifo_in_its_place_is_not_opened(image):
-    """That would wait for somebody who writes to it."""
+@pytest.mark.parametrize(("put", "error", "message"), [
+    (os.mkfifo, SafetyError, "was replaced"),  # opening it would wait for somebody who writes to it
+    (lambda path: None, BlkreelError, "cannot be opened: No such file")], ids=["a fifo", "nothing"])
+def test_what_is_there_instead_of_the_file_is_not_opened(image, put, error, message):
     target = find_target(image)
     image.unlink()
-    os.mkfifo(image)
-    with pytest.raises(SafetyError, match="was replaced"), held(target):
-        pass
-
-
-def test_a_name_that_is_gone(image):
-    target = find_target(image)
-    image.unlink()
-    with pytest.raises(BlkreelError, match="cannot be opened: No such file"), held(target):
+    put(image)
+    with pytest.raises(error, match=message), held(target):
         pass
 
 

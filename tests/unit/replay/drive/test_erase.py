@@ -187,29 +187,19 @@ def test_a_sanitize_is_begun_and_waited_for(nvme, old):
     assert began == [2], "noted when the drive has it, before the wait"
 
 
-def test_a_sanitize_that_was_interrupted_is_waited_for_and_not_begun_again(nvme):
-    asked = nvme({"sanitize-log": [status(2, 100), status(2, 200), status(1)]})
-    erase.sanitize(TARGET, False, lambda: None, progress, poll_s=0)
-    assert "sanitize" not in [words[0] for words in asked()]
-    asked = nvme({"sanitize-log": [status(1)]})
-    erase.sanitize(TARGET, True, lambda: None, progress, poll_s=0)
-    assert "sanitize" not in [words[0] for words in asked()], "it ended meanwhile"
+@pytest.mark.parametrize(("log", "was_begun", "begins"), [
+    ([status(2, 100), status(2, 200), status(1)], False, False), ([status(1)], True, False),
+    ([status(1), status(2), status(1)], False, True)], ids=["interrupted", "ended meanwhile", "of some other time"])
+def test_a_sanitize_is_begun_unless_it_was(nvme, log, was_begun, begins):
+    asked = nvme({"sanitize-log": log})
+    erase.sanitize(TARGET, was_begun, lambda: None, progress, poll_s=0)
+    assert ("sanitize" in [words[0] for words in asked()]) == begins
 
 
-def test_the_sanitize_of_some_other_time_is_none(nvme):
-    asked = nvme({"sanitize-log": [status(1), status(2), status(1)]})
-    erase.sanitize(TARGET, False, lambda: None, progress, poll_s=0)
-    assert "sanitize" in [words[0] for words in asked()]
-
-
-def test_a_sanitize_that_fails(nvme):
-    nvme({"sanitize-log": [status(0), status(2), status(3)]})
-    with pytest.raises(BlkreelError, match="the sanitize of /dev/nvme1n1 failed; the drive takes no I/O"):
-        erase.sanitize(TARGET, False, lambda: None, progress, poll_s=0)
-
-
-@pytest.mark.parametrize("answer", ["", "no json at all", "[]", "{}"])
-def test_answers_that_are_none(nvme, answer):
-    nvme({"sanitize-log": answer})
-    with pytest.raises(BlkreelError, match="nvme"):
+@pytest.mark.parametrize(("log", "message"), [
+    ([status(0), status(2), status(3)], "the sanitize of /dev/nvme1n1 failed; the drive takes no I/O"),
+    *((answer, "nvme") for answer in ("", "no json at all", "[]", "{}"))])
+def test_a_sanitize_that_fails_and_answers_that_are_none(nvme, log, message):
+    nvme({"sanitize-log": log})
+    with pytest.raises(BlkreelError, match=message):
         erase.sanitize(TARGET, False, lambda: None, progress, poll_s=0)

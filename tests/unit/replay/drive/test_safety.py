@@ -46,9 +46,17 @@ class FakeDrive:
         block = self.block / partition if partition else self.block
         return Target(Path("/dev/sdx" + partition[3:]), drive, 1 << 40, 512, partition, block)
 
-    def mount(self, line):
-        with open(self.root / "mountinfo", "a") as file:
+    def add(self, name, line):
+        """A line to a file below the root, in directories that are made."""
+        (self.root / name).parent.mkdir(parents=True, exist_ok=True)
+        with open(self.root / name, "a") as file:
             file.write(line + "\n")
+
+    def mount(self, line):
+        self.add("mountinfo", line)
+
+    def attach(self, loop, backing_file):
+        self.add(f"sys/class/block/{loop}/loop/backing_file", backing_file)
 
 
 @pytest.fixture
@@ -65,11 +73,8 @@ def refused(fake, match, **fields):
     return error.value
 
 
-def test_a_free_drive_with_its_serial_passes(fake):
+def test_a_free_drive_passes_with_its_serial_and_for_reads_without(fake):
     safety.check(fake.target(), writes=True, destroy="S3R 1AL", argv=ARGV, kernel=fake.kernel)
-
-
-def test_a_trace_of_reads_needs_no_serial(fake):
     safety.check(fake.target(), writes=False, destroy=None, argv=ARGV, kernel=fake.kernel)
 
 
@@ -116,9 +121,19 @@ def test_only_loop_devices_and_files_are_free_of_it(fake, kind):
         safety.check(fake.target(kind=kind), writes=True, destroy=None, argv=ARGV, kernel=fake.kernel)
 
 
-def test_mounted(fake):
-    fake.mount("30 22 8:368 / /mnt/my\\040data rw - ext4 /dev/sdx rw")
-    assert "umount '/mnt/my data'" in str(refused(fake, "sdx is mounted at /mnt/my data"))
+@pytest.mark.parametrize(("use", "message", "remedy"), [
+    (lambda fake: fake.mount("30 22 8:368 / /mnt/my\\040data rw - ext4 /dev/sdx rw"), "sdx is mounted at /mnt/my data",
+     "umount '/mnt/my data'"),
+    # btrfs: the number of the mount is not the device's.
+    (lambda fake: fake.mount("30 22 0:55 / /mnt rw - btrfs /dev/sdx1 rw"), "/dev/sdx1 is mounted", ""),
+    (lambda fake: fake.add("swaps", "/dev/sdx1 partition 1 0 -2"), "/dev/sdx1 is used as swap", "swapoff /dev/sdx1"),
+    (lambda fake: fake.attach("loop7", "/dev/sdx1"), "/dev/sdx1 is the image of /dev/loop7", "losetup -d /dev/loop7"),
+    (lambda fake: (fake.root / "sys/fs/btrfs/uuid/devices/sdx1").mkdir(parents=True),
+     "/dev/sdx1 is part of a mounted btrfs", "")],
+    ids=["mounted", "mounted, by its source", "swap", "image of a loop device", "member of a mounted btrfs"])
+def test_a_use_bars_the_drive(fake, use, message, remedy):
+    use(fake)
+    assert remedy in str(refused(fake, message))
 
 
 def test_the_drive_of_the_running_system_is_not_to_be_unmounted(fake):
@@ -137,22 +152,10 @@ def test_a_mounted_partition_bars_the_drive_and_its_other_partitions(fake):
     refused(fake, "/dev/sdx1 is mounted at /mnt", partition="sdx2")
 
 
-def test_a_mount_that_hides_its_number_is_found_by_its_source(fake):
-    """btrfs: the number of the mount is not the device's."""
-    fake.mount("30 22 0:55 / /mnt rw - btrfs /dev/sdx1 rw")
-    refused(fake, "/dev/sdx1 is mounted")
-
-
 def test_a_mounted_partition_bars_reads_too(fake):
     fake.mount("30 22 8:369 / /mnt rw - ext4 /dev/sdx1 rw")
     with pytest.raises(SafetyError):
         safety.check(fake.target(), writes=False, destroy=None, argv=ARGV, kernel=fake.kernel)
-
-
-def test_swap(fake):
-    with open(fake.root / "swaps", "a") as file:
-        file.write("/dev/sdx1 partition 1 0 -2\n")
-    assert "swapoff /dev/sdx1" in str(refused(fake, "/dev/sdx1 is used as swap"))
 
 
 @pytest.mark.parametrize(("holder", "remedy"), [("dm-3", "dmsetup remove"), ("md127", "mdadm --stop /dev/md127")])
@@ -162,44 +165,17 @@ def test_held_by_a_volume(fake, holder, remedy, block):
     assert remedy in str(refused(fake, f"part of the volume {holder}"))
 
 
-def test_the_image_of_a_loop_device(fake):
-    loop = fake.root / "sys/class/block/loop7/loop"
-    loop.mkdir(parents=True)
-    (loop / "backing_file").write_text("/dev/sdx1\n")
-    assert "losetup -d /dev/loop7" in str(refused(fake, "/dev/sdx1 is the image of /dev/loop7"))
+def test_a_swap_file_as_target(image, fake):
+    fake.add("swaps", f"{image} file 1 0 -2")
+    assert [use.how for use in uses_of(find_target(image), fake.kernel)] == ["used as swap"]
 
 
-def test_a_member_of_a_mounted_btrfs(fake):
-    (fake.root / "sys/fs/btrfs/uuid/devices/sdx1").mkdir(parents=True)
-    refused(fake, "/dev/sdx1 is part of a mounted btrfs")
-
-
-def test_a_swap_file_as_target(tmp_path, fake):
-    image = tmp_path / "image"
-    image.write_bytes(bytes(4096))
-    (fake.root / "swaps").write_text(f"Filename Type Size Used Priority\n{image} file 1 0 -2\n")
-    target = find_target(image)
-    assert [use.how for use in uses_of(target, fake.kernel)] == ["used as swap"]
-
-
-def test_a_file_that_is_the_image_of_a_loop_device(tmp_path, fake):
-    image = tmp_path / "image"
-    image.write_bytes(bytes(4096))
-    loop = fake.root / "sys/class/block/loop7/loop"
-    loop.mkdir(parents=True)
-    (loop / "backing_file").write_text(f"{image}\n")
-    with pytest.raises(SafetyError, match="is the image of /dev/loop7"):
-        safety.check(find_target(image), writes=True, destroy=None, argv=ARGV, kernel=fake.kernel)
-
-
-def test_two_loop_devices_over_one_image(tmp_path, fake):
-    image = tmp_path / "image"
-    image.touch()
-    for name in ("loop6", "loop7"):
-        loop = fake.root / f"sys/class/block/{name}/loop"
-        loop.mkdir(parents=True)
-        (loop / "backing_file").write_text(f"{image}\n")
-    target = fake.target(name="loop6", kind="loop", backing_file=str(image))
+@pytest.mark.parametrize("loops", [("loop7",), ("loop6", "loop7")], ids=["the image", "another loop device over it"])
+def test_the_image_of_a_loop_device(image, fake, loops):
+    for name in loops:
+        fake.attach(name, str(image))
+    target = (find_target(image) if len(loops) == 1 else
+              fake.target(name="loop6", kind="loop", backing_file=str(image)))
     with pytest.raises(SafetyError, match="is the image of /dev/loop7"):
         safety.check(target, writes=True, destroy=None, argv=ARGV, kernel=fake.kernel)
 

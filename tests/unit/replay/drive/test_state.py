@@ -381,3 +381,6 @@ def test_a_damaged_record_stops_no_command(target):
             found.covers_blocks(Extents(np.array([0]), np.array([MIB])))
             with suppress(BlkreelError):
                 StateRecipe.of(target, found)
+    for text in ("", "{}", '{"state": {"name": "full"}}', "[1]"):
+        path.write_text(text)
+        assert load(target).name is None

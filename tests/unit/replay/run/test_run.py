@@ -253,39 +253,20 @@ def test_a_drive_that_refuses_discards_is_prepared_with_a_note(target):
     assert "refused" in prepared.notes[0]
 
 
-def test_rounds_go_on_until_they_are_steady(target):
-    """The fake drive slows down with every round of the settling step up to the sixth."""
+@pytest.mark.parametrize(("slower", "rounds", "note"), [
+    (lambda call: min(max(call - 3, 0), 6), 10, "steady after 10 rounds"),  # with each of the first six rounds
+    (lambda call: call % 2, 25, "not steady after 25 rounds")], ids=["a drive that settles", "one that never does"])
+def test_rounds_go_on(target, slower, rounds, note):
     def spoil(call, rows):
-        slower = min(max(call - 3, 0), 6)
-        rows["submit_ns"] = rows["submit_ns"] * (1 + slower)
+        rows["submit_ns"] = rows["submit_ns"] * (1 + slower(call))
         rows["complete_ns"] = rows["submit_ns"] + 5000
 
     engine = FakeEngine(spoil)
     state = state_for("pts", target.size_bytes, target.block_bytes, seed=1)
     prepared = Preparation(target, state, 1, progress, engine=engine, verifies=False).run()
-    assert len(engine.calls) == 3 + 10
-    assert prepared.notes[0].startswith("steady after 10 rounds")
+    assert len(engine.calls) == 3 + rounds
+    assert prepared.notes[0].startswith(note)
     assert len({options.seed for options, _ in engine.calls}) == len(engine.calls)
-
-
-def test_rounds_end_where_a_drive_never_settles(target):
-    def spoil(call, rows):
-        rows["submit_ns"] = rows["submit_ns"] * (1 + call % 2)
-        rows["complete_ns"] = rows["submit_ns"] + 5000
-
-    engine = FakeEngine(spoil)
-    state = state_for("pts", target.size_bytes, 512, seed=1)
-    prepared = Preparation(target, state, 1, progress, engine=engine, verifies=False).run()
-    assert len(engine.calls) == 3 + 25
-    assert prepared.notes[0].startswith("not steady after 25 rounds")
-
-
-def test_a_damaged_state_file_is_an_unknown_state(target, tmp_path):
-    drive_state.save(target, DriveState(name="full"))
-    (file,) = (tmp_path / "state").iterdir()
-    for text in ("", "{}", '{"state": {"name": "full"}}', "[1]"):
-        file.write_text(text)
-        assert drive_state.load(target).name is None
 
 
 def test_a_state_that_cannot_be_remembered(target, monkeypatch):
