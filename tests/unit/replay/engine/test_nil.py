@@ -215,20 +215,13 @@ def test_the_helper_dies_with_its_parent():
         process.stdout.close()
 
 
-def test_a_plan_cut_off_ends_the_run():
-    helper = subprocess.Popen([HELPER, "--nil=1073741824"], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
-    out, _ = helper.communicate(b"", timeout=300)
-    assert helper.returncode == 0
-    assert b'"stopped": "the plan broke off"' in out
-
-
-def test_a_foreign_plan_is_refused():
-    helper = subprocess.Popen([HELPER, "--nil=1073741824"], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
-                              stderr=subprocess.PIPE)
-    _, said = helper.communicate(b"PAR1" * 100, timeout=300)
-    assert helper.returncode == 5
-    assert b"another layout" in said
-    assert said.count(b"\n") == 1
+@pytest.mark.parametrize(("plan", "code", "said"), [
+    (b"", 0, b'"stopped": "the plan broke off"'), (b"PAR1" * 100, 5, b"another layout")], ids=["cut off", "foreign"])
+def test_a_plan_that_is_none_ends_the_run(plan, code, said):
+    helper = subprocess.run([HELPER, "--nil=1073741824"], input=plan, capture_output=True, timeout=300)
+    assert helper.returncode == code
+    assert said in (helper.stderr if code else helper.stdout)
+    assert not code or helper.stderr.count(b"\n") == 1
 
 
 @pytest.mark.parametrize(("options", "error", "says"), [

@@ -188,27 +188,24 @@ def test_waves_of_ios_take_the_time_that_the_program_takes_on_any_drive(waves, d
     assert issued(plan_of(Observed(THREADS), given), other) == submitted_by_waves(waves, other)[0]
 
 
-def test_a_new_thread_comes_after_its_process():
-    """Whatever its process had done by then: not an absolute time, which a fast drive would be long past."""
-    plan, counts = observed((0, 100, 1), (110, 500, 1, 0), (130, 10, 2))
-    assert names(plan, 2) == ({0}, 1)
-    assert issued(plan, [10, 10, 10]) == [0, 20, 40]
-    assert counts["caused"] == 1
-
-
-def test_a_new_process_of_the_application_comes_after_the_application():
-    plan, counts = observed((0, 100, 1, -1, OWN), (20, 10, 7), (150, 10, 3, -1, OWN))
-    assert names(plan, 1) == (set(), None)
-    assert names(plan, 2) == ({0}, 0)
-    assert (counts["absolute"], counts["caused"]) == (2, 1)
-
-
-def test_a_program_that_has_nothing_to_do_with_it_keeps_its_time():
-    plan, counts = observed((0, 100, 1, -1, OWN), (150, 10, 3), (170, 10, 3, 1))
-    assert names(plan, 1) == (set(), None)
-    assert names(plan, 2) == ({1}, 1)
-    assert issued(plan, [1, 1, 1]) == [0, 150, 161]
-    assert counts["absolute"] == 2
+@pytest.mark.parametrize(("given", "kept", "waits", "latencies", "times", "count"), [
+    # Whatever its process had done by then: not an absolute time, which a fast drive would be long past.
+    ([(0, 100, 1), (110, 500, 1, 0), (130, 10, 2)], None, {2: ({0}, 1)}, [10, 10, 10], [0, 20, 40], {"caused": 1}),
+    ([(0, 100, 1, -1, OWN), (20, 10, 7), (150, 10, 3, -1, OWN)], None, {1: (set(), None), 2: ({0}, 0)}, None, None,
+     {"absolute": 2, "caused": 1}),
+    ([(0, 100, 1, -1, OWN), (150, 10, 3), (170, 10, 3, 1)], None, {1: (set(), None), 2: ({1}, 1)}, [1, 1, 1],
+     [0, 150, 161], {"absolute": 2}),
+    ([(0, -1), (130, 50, 1, 0), (140, 10, 1)], None, {1: (set(), 0)}, [7, 50, 10], [0, 130, 140], {"followed": 2}),
+    ([(0, 10), (20, 100, 2), (150, 10, 1, 1), (170, 10, 2, 1)], [0, 2, 3], {1: (set(), 0), 2: ({1}, 1)}, [10, 10, 10],
+     [0, 150, 170], {"reanchored": 2})],
+    ids=["a new thread comes after its process", "a new process of the application comes after the application",
+         "a program that has nothing to do with it keeps its time", "a completion that nobody saw is not waited for",
+         "a wait for what is not in the plan keeps its time"])
+def test_what_a_row_waits_for(given, kept, waits, latencies, times, count):
+    plan, counts = observed(*given, **({} if kept is None else {"kept": kept}))
+    assert {row: names(plan, row) for row in waits} == waits
+    assert latencies is None or issued(plan, latencies) == times
+    assert {name: counts[name] for name in count} == count
 
 
 def test_writeback_stays_beside_the_thread_that_caused_it():
@@ -228,26 +225,11 @@ def test_a_journal_stays_beside_the_application():
     assert names(plan, 6) == ({2}, 5)
 
 
-def test_a_completion_that_nobody_saw_is_not_waited_for():
-    plan, counts = observed((0, -1), (130, 50, 1, 0), (140, 10, 1))
-    assert names(plan, 1) == (set(), 0)
-    assert issued(plan, [7, 50, 10]) == [0, 130, 140]
-    assert counts["followed"] == 2
-
-
 def test_a_negative_think_time_is_not_believed():
     plan, counts = observed((0, 100), (50, 10, 1, 0))
     assert names(plan, 1) == (set(), 0)
     assert plan["delay_ns"][1] == 50
     assert counts["reanchored"] == 1
-
-
-def test_a_wait_for_what_is_not_in_the_plan_keeps_its_time():
-    plan, counts = observed((0, 10), (20, 100, 2), (150, 10, 1, 1), (170, 10, 2, 1), kept=[0, 2, 3])
-    assert names(plan, 1) == (set(), 0)
-    assert names(plan, 2) == ({1}, 1)
-    assert issued(plan, [10, 10, 10]) == [0, 150, 170]
-    assert counts["reanchored"] == 2
 
 
 def test_a_wait_for_what_is_too_far_back_keeps_its_time():

@@ -9,7 +9,6 @@ from quiet import progress
 from small_trace import new_trace
 from tree import GAME_DOWNLOAD
 
-from blkreel.common.errors import UsageError
 from blkreel.replay.predict import fit
 from blkreel.replay.predict.measured_run import beside_write, read_run, simulated_latencies
 from blkreel.replay.predict.prediction import checked
@@ -163,12 +162,14 @@ def test_runs_that_no_drive_can_be_fitted_to(fitted, place, blkreel, tmp_path, n
 
 @pytest.mark.parametrize("text, message", [
     ('read_latency = "1us"\n', "no size"), ('size = "1GiB"\nread_spread = "1/2"\n', "invalid read_spread"),
-    ('size = "1GiB"\nread_spread = "1/2/3/4/5/6/nan"\n', "invalid read_spread"), ("size = ", "is not TOML"),
+    ('size = "1GiB"\nread_spread = "1/2/3/4/5/6/nan"\n', "invalid read_spread"),
+    ('size = "1GiB"\nread_spread = "1/2/1/2/3/4/5"\n', "invalid read_spread"), ("size = ", "is not TOML"),
     ('size = "1GiB"\n[fitted]\nload_time_error = "small"\n', "fitted.load_time_error is not a number"),
-    ('size = "1GiB"\nfitted = 3\n', "fitted is not an object")])
+    ('size = "1GiB"\nfitted = 3\n', "fitted is not an object"), (None, "not the file of a drive")])
 def test_files_that_are_no_drive(tmp_path, blkreel, text, message):
-    (tmp_path / "d.toml").write_text(text)
-    result = blkreel("predict", "sample:app-start", tmp_path / "d.toml", check=False)
+    (tmp_path / "d.toml").write_text(text or "")
+    file = tmp_path / "d.toml" if text else "/dev/null"
+    result = blkreel("predict", "sample:app-start", file, check=False)
     assert result.returncode == 2 and message in result.stderr
 
 
@@ -202,16 +203,6 @@ def test_a_trace_of_a_source_that_lacks_something(tmp_path, blkreel, lacks, reso
         assert result.returncode == 2 and "its submit times have a resolution of 1.00 s, too coarse" in result.stderr
 
 
-def test_a_name_that_is_no_file_of_a_drive(blkreel):
-    result = blkreel("predict", "sample:app-start", "/dev/null", check=False)
-    assert result.returncode == 2 and "not the file of a drive" in result.stderr
-
-
 def test_beside_write():
     op, submit_ns = np.array([1, 0, 0, 1, 0]), np.array([0, 5, 20, 30, 31])
     assert beside_write(op, submit_ns, np.array([10, 50, 1, 0, 1])).tolist() == [False, True, False, False, False]
-
-
-def test_a_spread_needs_rising_factors():
-    with pytest.raises(UsageError, match="read_spread"):
-        parse("nil:1GiB,read_spread=1/2/1/2/3/4/5")

@@ -52,6 +52,12 @@ def test_the_mark_is_the_first_row_that_is_not_done(order, sizes, first):
         assert low.done_bytes == 10 + sum(range(first + 1, mark + 1))
 
 
+def noted_of(target, name="full", step=1):
+    """What is noted of a preparation of the target that has come to that step."""
+    return SavedRecord(target, Record("key", name, target.size_bytes, step=step),
+                       state_for(name, target.size_bytes, 512, seed=1))
+
+
 def rows_of(first, count, length=128 << 10, at_ns=0):
     row = np.arange(first, first + count)
     return {"source_row": row, "length_bytes": np.full(count, length), "op": np.full(count, OPS["write"]),
@@ -59,8 +65,7 @@ def rows_of(first, count, length=128 << 10, at_ns=0):
 
 
 def test_what_is_noted_is_read_again(target, boot):
-    state = state_for("full", target.size_bytes, 512, seed=1)
-    noted = SavedRecord(target, Record("key", "full", target.size_bytes, step=1), state)
+    noted = noted_of(target)
     noted.take(rows_of(0, 16))
     noted.take(rows_of(20, 4))
     noted.save()
@@ -78,11 +83,9 @@ def test_after_a_reboot_the_mark_is_so_far_back_as_a_cache_may_lose(tmp_path_fac
     """Whatever was noted when: the mark for a reboot is behind by the cache, and not much more than it has to be."""
     directory = tmp_path_factory.mktemp("drive")
     target = find_target(empty_image(directory / "image", 64 * MIB))
-    state = state_for("full", target.size_bytes, 512, seed=1)
     with pytest.MonkeyPatch.context() as patched:
         patched.setenv("BLKREEL_STATE_DIR", str(directory / "state"))
-        noted = SavedRecord(target, Record("key", "full", target.size_bytes, step=1), state)
-        row = 0
+        noted, row = noted_of(target), 0
         for count in counts:
             noted.take(rows_of(row, count))
             row += count
@@ -96,7 +99,7 @@ def test_after_a_reboot_the_mark_is_so_far_back_as_a_cache_may_lose(tmp_path_fac
 
 def test_a_reboot_goes_back_and_a_second_one_no_further(target, boot):
     state = state_for("full", target.size_bytes, 512, seed=1)
-    noted = SavedRecord(target, Record("key", "full", target.size_bytes, step=1), state)
+    noted = noted_of(target)
     for first in range(0, 200, 10):
         noted.take(rows_of(first, 10))
     noted.save()
@@ -119,7 +122,7 @@ def test_a_reboot_goes_back_and_a_second_one_no_further(target, boot):
 def test_a_reboot_soon_after_going_on_goes_back_to_where_the_first_would_have(target, boot):
     """What was in the cache before Ctrl-C is in there still when it goes on."""
     state = state_for("full", target.size_bytes, 512, seed=1)
-    noted = SavedRecord(target, Record("key", "full", target.size_bytes, step=1), state)
+    noted = noted_of(target)
     for first in range(0, 200, 10):
         noted.take(rows_of(first, 10))
     noted.save()
@@ -132,8 +135,7 @@ def test_a_reboot_soon_after_going_on_goes_back_to_where_the_first_would_have(ta
 
 
 def test_the_end_of_a_step_is_flushed_and_holds(target, boot):
-    state = state_for("client", target.size_bytes, 512, seed=1)
-    noted = SavedRecord(target, Record("key", "client", target.size_bytes, step=1), state)
+    noted = noted_of(target, "client")
     noted.take(rows_of(0, 100))
     noted.next_step()
     found = resume_point.load(target)
@@ -146,8 +148,7 @@ def test_it_is_noted_about_once_a_second(target, monkeypatch):
     monkeypatch.setattr(time, "monotonic", lambda: now[0])
     saved = []
     monkeypatch.setattr(drive_state, "write_beside", lambda target, path, document: saved.append(now[0]))
-    noted = SavedRecord(target, Record("key", "full", target.size_bytes),
-                        state_for("full", target.size_bytes, 512, seed=1))
+    noted = noted_of(target, step=0)
     for row in range(100):
         noted.take(rows_of(row, 1, 4096))
         now[0] += 0.1
@@ -161,8 +162,7 @@ def test_it_is_noted_about_once_a_second(target, monkeypatch):
 
 def test_the_rate_of_a_round_leaves_out_its_interruptions(target):
     """Two stretches of the engine's, each with a clock of its own."""
-    noted = SavedRecord(target, Record("key", "pts", target.size_bytes, step=3),
-                  state_for("pts", target.size_bytes, 512, seed=1))
+    noted = noted_of(target, "pts", step=3)
     noted.begin_engine()
     noted.take(rows_of(0, 500, 4096, at_ns=7_000_000))
     noted.begin_engine()
@@ -181,16 +181,14 @@ def test_a_damaged_note_is_none(target, text):
 
 def test_a_directory_that_cannot_be_written(target, monkeypatch):
     monkeypatch.setenv("BLKREEL_STATE_DIR", "/proc/nowhere")
-    noted = SavedRecord(target, Record("key", "full", target.size_bytes),
-                        state_for("full", target.size_bytes, 512, seed=1))
+    noted = noted_of(target, step=0)
     with pytest.raises(BlkreelError, match="BLKREEL_STATE_DIR"):
         noted.save()
 
 
 def test_a_run_that_writes_ends_what_was_interrupted(target):
     """Going on would leave what the run has written in the midst of the state."""
-    noted = SavedRecord(target, Record("key", "full", target.size_bytes),
-                        state_for("full", target.size_bytes, 512, seed=1))
+    noted = noted_of(target, step=0)
     noted.save()
     drive_state.about_to_write(target, 0, 0)
     assert resume_point.load(target) is not None
@@ -199,8 +197,7 @@ def test_a_run_that_writes_ends_what_was_interrupted(target):
 
 
 def test_the_note_is_whole_or_the_one_before(target, monkeypatch):
-    noted = SavedRecord(target, Record("key", "full", target.size_bytes),
-                        state_for("full", target.size_bytes, 512, seed=1))
+    noted = noted_of(target, step=0)
     noted.save()
     before = drive_state.progress_file(target).read_text()
 

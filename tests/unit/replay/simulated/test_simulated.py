@@ -100,12 +100,6 @@ def test_a_typical_drive_is_documented_and_needs_no_time(name):
     assert target.simulated.is_virtual and target.size_bytes >= 10**11
 
 
-def test_a_wrong_name_suggests_one():
-    with pytest.raises(UsageError, match="no typical drive 'sata-tcl'") as error:
-        find_target("nil:sata-tcl")
-    assert "sata-tlc" in error.value.remedy
-
-
 def test_a_file_describes_the_same_drive(tmp_path):
     file = tmp_path / "drive.toml"
     file.write_text('size = "64GiB"\ncache = "8GiB"\nchannels = 16\nread_slowdown = 2.0\nclock = "virtual"\n')
@@ -138,11 +132,12 @@ def test_a_file_describes_the_same_drive(tmp_path):
     ("nil:64GiB,random_write_bandwidth=2GB/s", "above write_bandwidth"),
     ("nil:0,clock=virtual", "no size"),
     ("nil:/nowhere/drive.toml", "cannot read /nowhere/drive.toml: No such file"),
+    ("nil:sata-tcl", "no typical drive 'sata-tcl'; .*sata-tlc"),
 ])
 def test_nonsense_is_a_usage_error_that_names_it(spec, says):
-    with pytest.raises(UsageError, match=says) as error:
+    with pytest.raises(UsageError) as error:
         find_target(spec)
-    assert error.value.remedy
+    assert error.value.remedy and re.search(says, f"{error.value.message}; {error.value.remedy}")
 
 
 @pytest.mark.parametrize("others", ["nil:1GiB", "nil:1GiB,clock=real"])
