@@ -22,16 +22,16 @@ def parsed(*arguments):
     return context.params, context.meta["blkreel.command"]
 
 
-def test_what_stands_behind_the_dashes_is_the_commands_own():
-    params, words = parsed("/dev/x", "-o", "t", "--", "prog", "--for", "x", "--", "-o")
-    assert params["devices"] == ("/dev/x",)
-    assert params["duration_ns"] is None
-    assert words == ["prog", "--for", "x", "--", "-o"]
-
-
-def test_sizes_and_times_are_those_of_people():
-    params, words = parsed("-o", "t", "--path", ".", "--for", "1.5min", "--ring-size", "64MiB")
-    assert (params["duration_ns"], params["ring_bytes"], words) == (90 * 10**9, 64 << 20, [])
+@pytest.mark.parametrize(("arguments", "options", "own"), [
+    (["/dev/x", "-o", "t", "--", "prog", "--for", "x", "--", "-o"], {"devices": ("/dev/x",), "duration_ns": None},
+     ["prog", "--for", "x", "--", "-o"]),
+    (["-o", "t", "--path", ".", "--for", "1.5min", "--ring-size", "64MiB"],
+     {"duration_ns": 90 * 10**9, "ring_bytes": 64 << 20}, []),
+    (["-o", "t", "/dev/null", "--for", "1s"], {"devices": ("/dev/null",)}, [])],
+    ids=["what stands behind the dashes is the command's own", "sizes and times", "a device is no command"])
+def test_options_and_the_command(arguments, options, own):
+    params, words = parsed(*arguments)
+    assert options.items() <= params.items() and words == own
 
 
 def test_dashes_without_a_command_are_refused():
@@ -92,10 +92,6 @@ def test_a_command_without_dashes_is_recognized(words, corrected, tmp_path, monk
     with pytest.raises(UsageError, match="is a program, not a device") as error:
         parsed(*words)
     assert error.value.remedy == f"put -- before it: {corrected}"
-
-
-def test_a_device_is_no_command():
-    assert parsed("-o", "t", "/dev/null", "--for", "1s")[0]["devices"] == ("/dev/null",)
 
 
 class Reads:

@@ -105,28 +105,19 @@ def test_an_output_within_the_demos_own_directory(tmp_path):
         demo_run._check_output(tmp_path / demo_workspace.WORKSPACE_NAME / "out", tmp_path)
 
 
-def test_a_directory_of_that_name_that_is_not_a_demos_stays(tmp_path):
-    taken = tmp_path / demo_workspace.WORKSPACE_NAME
-    taken.mkdir(mode=0o700)
-    (taken / "thesis.tex").write_text("mine")
-    with pytest.raises(SafetyError, match="has files that are not of a demo"), demo_workspace.workspace_below(tmp_path):
-        pass
-    assert (taken / "thesis.tex").exists()
-
-
-def test_a_directory_that_others_can_write_to_is_refused(tmp_path):
-    taken = tmp_path / demo_workspace.WORKSPACE_NAME
-    taken.mkdir()
-    taken.chmod(0o777)
-    with pytest.raises(SafetyError, match="only this user can write to"), demo_workspace.workspace_below(tmp_path):
-        pass
-
-
-def test_a_link_of_that_name_is_not_followed(tmp_path):
+@pytest.mark.parametrize(("take", "message"), [
+    (lambda path: (path.mkdir(mode=0o700), (path / "thesis.tex").write_text("mine")),
+     "has files that are not of a demo"),
+    (lambda path: (path.mkdir(), path.chmod(0o777)), "only this user can write to"),
+    (lambda path: path.symlink_to(path.parent / "elsewhere"), "")], ids=["files", "writable for others", "a link"])
+def test_a_directory_of_that_name_that_is_not_a_demos_is_refused_and_stays(tmp_path, take, message):
     (tmp_path / "elsewhere").mkdir()
-    (tmp_path / demo_workspace.WORKSPACE_NAME).symlink_to(tmp_path / "elsewhere")
-    with pytest.raises(SafetyError), demo_workspace.workspace_below(tmp_path):
+    taken = tmp_path / demo_workspace.WORKSPACE_NAME
+    take(taken)
+    before = list(taken.iterdir())
+    with pytest.raises(SafetyError, match=message), demo_workspace.workspace_below(tmp_path):
         pass
+    assert list(taken.iterdir()) == before
 
 
 def test_a_second_demo_is_refused_while_the_first_runs(tmp_path):

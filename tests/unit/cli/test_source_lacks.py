@@ -22,9 +22,9 @@ def trace(tmp_path):
     return make
 
 
-@pytest.mark.parametrize("pace", ["original", "x2", "dependent"])
-def test_a_clock_of_a_second_has_no_timing(trace, blkreel, tmp_path, pace):
-    result = blkreel("replay", trace(step_ns=10**9), "--on", DRIVE, "-o", tmp_path / "run", "--pace", pace, check=False)
+def test_a_clock_of_a_second_has_no_timing(trace, blkreel, tmp_path):
+    """tests/unit/replay/plan/test_plan.py has the other paces, and sources without completions."""
+    result = blkreel("replay", trace(step_ns=10**9), "--on", DRIVE, "-o", tmp_path / "run", check=False)
     assert result.returncode == 2
     assert "have a resolution of 1.00 s, too coarse to repeat them; " in result.stderr and "depth=32" in result.stderr
     assert not (tmp_path / "run").exists()
@@ -50,13 +50,6 @@ def test_without_completions_there_are_no_service_times(trace, blkreel, tmp_path
         assert result.returncode == 2
         assert "has no service times to compare" in result.stderr and "--drop-invalid" in result.stderr
     assert blkreel("compare", run, path, "--drop-invalid").returncode == 0
-
-
-def test_without_completions_nothing_can_be_inferred(trace, blkreel, tmp_path):
-    result = blkreel("replay", trace(["latency"]), "--on", DRIVE, "-o", tmp_path / "run", "--pace", "dependent",
-                     check=False)
-    assert result.returncode == 2 and "recorded no completion, so that no I/O is known to have waited" in result.stderr
-    assert not (tmp_path / "run").exists()
 
 
 def test_an_inferred_run_names_the_share(trace, blkreel, tmp_path):

@@ -40,13 +40,9 @@ def test_a_program_called_by_its_path(user):
     assert as_typed(NEXT, [relative, "replay"]) == f"next: {relative} report runs/a"
 
 
-def test_a_program_found_by_the_shell_is_called_by_name(user, monkeypatch):
+def test_a_program_that_the_shell_finds_is_called_by_name_and_for_sudo_by_its_whole_path(user, monkeypatch):
     monkeypatch.setenv("PATH", f"{PROGRAM.parent}:/usr/bin:/bin")
     assert as_typed(NEXT, [str(PROGRAM), "replay"]) == NEXT
-
-
-def test_sudo_gets_the_whole_path_of_a_program_that_only_the_shell_finds(user, monkeypatch):
-    monkeypatch.setenv("PATH", f"{PROGRAM.parent}:/usr/bin:/bin")
     assert as_typed(AS_ROOT, [str(PROGRAM), "top"]) == f"run as root: sudo {PROGRAM} top"
 
 

@@ -1,8 +1,9 @@
 """drives.toml: facts of drives are found by label or model, and errors name their line."""
 
 import pytest
+from synthetic_runs import write_run
 
-from blkreel.analysis.report import drives_file
+from blkreel.analysis.report import drives_file, export, present
 from blkreel.common.errors import UsageError
 
 PRICED = 'price = 1\ncurrency = "EUR"\nprice_date = 2026-11-01\n'
@@ -55,6 +56,8 @@ def test_predecessor_and_rivals_are_told_of_the_others(tmp_path):
     ('[[drive]]\nmatch = "a"\n' + PRICED.replace("2026-11-01", '"2026-11-01"'), 5, "is not a date"),
     ('[[drive]]\nmatch = "a"\nrivals = "b"\n', 3, "not a list of texts"),
     ('[[drive]]\nmatch = 5\n', 2, "match = 5 is not a text"),
+    *((f'[[drive]]\nmatch = "a"\ncolor = "{color}"\n', 3, f"color = '{color}' is not a color")
+      for color in ("red", "#12345", "#12345g")),
     ('[drive]\nmatch = "a"\n', 1, "two brackets"),
     ('[[drives]]\nmatch = "a"\n', 1, "'drives' is not known"),
 ])
@@ -69,3 +72,15 @@ def test_what_is_no_toml_is_told_with_its_place(tmp_path):
         loaded(tmp_path, '[[drive]]\nmatch = "a\n')
     with pytest.raises(UsageError, match="No such file"):
         drives_file.load(tmp_path / "none.toml")
+
+
+def test_the_color_of_a_drive_is_that_of_drives_toml(tmp_path):
+    path, color = tmp_path / "drives.toml", "#13579b"
+    path.write_text(f'[[drive]]\nmatch = "slow"\ncolor = "{color}"\n')
+    runs = [write_run(tmp_path / label, label, us, seconds=3) for label, us in (("fast", 60), ("slow", 300))]
+    for name, named in (("own", drives_file.load(path)), ("theme", None)):
+        view = export.View("svg", "read-tail", drives_file=named)
+        present.compare(runs, tmp_path / f"{name}.svg", view=view)
+    own, theme = ((tmp_path / f"{name}.svg").read_text() for name in ("own", "theme"))
+    assert color in own and color not in theme
+    assert "#0072b2" in own  # of the other drive, from the theme

@@ -27,15 +27,10 @@ def test_contrast_of_known_colors():
 
 
 @pytest.mark.parametrize("theme", COLOURS)
-@pytest.mark.parametrize(("front", "back"), TEXTS)
-def test_text_stands_out(theme, front, back):
-    assert contrast(COLOURS[theme][front], COLOURS[theme][back]) >= 4.5
-
-
-@pytest.mark.parametrize("theme", COLOURS)
-@pytest.mark.parametrize("name", MARKS)
-def test_marks_stand_out(theme, name):
-    assert contrast(COLOURS[theme][name], COLOURS[theme]["page"]) >= 3
+@pytest.mark.parametrize(("front", "back", "least"), [*((*pair, 4.5) for pair in TEXTS),
+                                                      *((mark, "page", 3) for mark in MARKS)])
+def test_texts_and_marks_stand_out(theme, front, back, least):
+    assert contrast(COLOURS[theme][front], COLOURS[theme][back]) >= least
 
 
 @pytest.mark.parametrize("theme", COLOURS)

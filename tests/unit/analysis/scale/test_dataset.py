@@ -75,13 +75,10 @@ def test_what_is_named_twice(places):
         found("a", "a/t.parquet")
 
 
-def test_a_link_that_leads_back_ends(tmp_path):
+def test_a_link_that_leads_back_ends_and_a_name_with_brackets_is_a_name(tmp_path):
     (tmp_path / "run").mkdir()
     (tmp_path / "run/records.parquet").touch()
     (tmp_path / "again").symlink_to(tmp_path)
     assert expand([tmp_path]).locations == [tmp_path / "run"]
-
-
-def test_a_name_with_brackets_is_a_name(tmp_path):
     (tmp_path / "t[1].parquet").touch()
     assert expand([tmp_path / "t[1].parquet"]).locations == [tmp_path / "t[1].parquet"]
