@@ -87,18 +87,14 @@ def test_changes_for_the_worse_fail_until_they_are_accepted(slower):
     assert outcome(history, date(2026, 9, 25), False).status == "changed"
 
 
-def test_a_change_below_2_percent_is_listed_and_does_not_fail():
-    rows, values = nights(runs=12, ratio=1.015)
+@pytest.mark.parametrize(("more", "statuses"), [
+    ({"runs": 12, "ratio": 1.015}, ["unchanged", "unchanged"]), ({"simulated": True}, ["unknown", "changed"])],
+    ids=["a change below 2 percent is listed and does not fail", "a simulated drive is decided only when allowed"])
+def test_what_a_change_decides(more, statuses):
+    rows, values = nights(**more)
     history = history_of(rows, values, LOAD_TIME, "date")
     assert len(history.changes) == 1
-    assert outcome(history, None, False).status == "unchanged"
-
-
-def test_a_simulated_drive_is_decided_only_when_allowed():
-    rows, values = nights(simulated=True)
-    history = history_of(rows, values, LOAD_TIME, "date")
-    assert outcome(history, None, False).status == "unknown"
-    assert outcome(history, None, True).status == "changed"
+    assert [outcome(history, None, allows_simulated).status for allows_simulated in (False, True)] == statuses
 
 
 def test_invalid_results_and_those_without_a_date_are_left_out():

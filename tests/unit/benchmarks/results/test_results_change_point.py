@@ -86,8 +86,11 @@ def test_a_drive_that_is_fast_again_now_and_then_has_its_fast_part_up_to_the_fir
     assert find_change(cost).at == 8192
 
 
-def test_a_drive_that_becomes_faster_has_no_fast_part():
-    assert find_change(np.repeat([4.0, 1.0], 500)).at is None
+@pytest.mark.parametrize(("values", "at"), [
+    (np.repeat([4.0, 1.0], 500), None), (np.repeat([1.0, 2.0], [333, 667]), 333)],
+    ids=["a drive that becomes faster has no fast part", "the cut is exact to the write"])
+def test_the_cut(values, at):
+    assert find_change(values).at == at
 
 
 @pytest.mark.parametrize(("values", "why"), [
@@ -96,10 +99,6 @@ def test_a_drive_that_becomes_faster_has_no_fast_part():
 ])
 def test_what_was_lacking_is_said(values, why):
     assert why in find_change(values).why
-
-
-def test_the_cut_is_exact_to_the_write():
-    assert find_change(np.repeat([1.0, 2.0], [333, 667])).at == 333
 
 
 @cases(30)
@@ -123,17 +122,20 @@ def test_pieces_keep_every_byte_and_nanosecond_when_they_join(seed, batches):
     assert len(table) <= 17 and table[-1, 2] == done[-1] and (np.diff(table[:, 2]) > 0).all()
 
 
-def fills(tmp_path):
-    """8 GB/s for 100 writes, then 1 GB/s; after a rest only 60 writes; after another one none."""
+REST_NS = 30 * 10**9
+
+
+def fills(tmp_path, fast_writes):
+    """Fills of 1,000 writes, by the rest before: some at 8 GB/s, then 1 GB/s."""
     test = MadeTest(tmp_path / "t", "cache")
-    for rest_ns, fast in ((0, 100), (30 * 10**9, 60), (300 * 10**9, 0)):
+    for rest_ns, fast in fast_writes.items():
         cost = np.where(np.arange(1000) < fast, MIB // 8, MIB)
         test.step("fill", {"rest_ns": rest_ns}, closed_loop(1000, cost, op=1, length_bytes=MIB))
-    return test.path
+    return results_of(test.path)
 
 
 def test_the_report_names_sizes_speeds_and_what_a_rest_brings_back(tmp_path):
-    document = results_of(fills(tmp_path))
+    document = fills(tmp_path, {0: 100, REST_NS: 60, 10 * REST_NS: 0})
     fresh, rested, without = document["figures"]["states"][""]["fills"].values()
     assert document["figures"]["states"][""]["fast_bytes"] == fresh["fast_bytes"] == 100 * MIB
     assert fresh["before_mb_s"] == pytest.approx(8000) and fresh["after_mb_s"] == pytest.approx(1000)
@@ -148,20 +150,13 @@ def test_the_report_names_sizes_speeds_and_what_a_rest_brings_back(tmp_path):
 
 def test_the_fast_part_of_a_drive_is_that_of_its_first_fill(tmp_path):
     """Without that fill, the next one found less of it."""
-    test = MadeTest(tmp_path / "t", "cache")
-    cost = np.where(np.arange(1000) < 60, MIB // 8, MIB)
-    test.step("fill", {"rest_ns": 30 * 10**9}, closed_loop(1000, cost, op=1, length_bytes=MIB))
-    figures = results_of(test.path)["figures"]["states"][""]
+    figures = fills(tmp_path, {REST_NS: 60})["figures"]["states"][""]
     assert figures["fast_bytes"] is None and figures["fills"]["after-30s"]["fast_bytes"] == 60 * MIB
 
 
 def test_a_first_fill_within_the_fast_part_is_told_as_fast_where_a_later_one_shows_both(tmp_path):
     """A cache larger than the first fill: what the second one finds of it tells what the first one was."""
-    test = MadeTest(tmp_path / "t", "cache")
-    for rest_ns, fast in ((0, 1000), (30 * 10**9, 60)):
-        cost = np.where(np.arange(1000) < fast, MIB // 8, MIB)
-        test.step("fill", {"rest_ns": rest_ns}, closed_loop(1000, cost, op=1, length_bytes=MIB))
-    fresh, rested = results_of(test.path)["figures"]["states"][""]["fills"].values()
+    fresh, rested = fills(tmp_path, {0: 1000, REST_NS: 60})["figures"]["states"][""]["fills"].values()
     assert fresh["fast_bytes"] is None
     assert fresh["why"]["fast_bytes"].startswith("no change found, all of it was fast: ")
     assert rested["fast_bytes"] == 60 * MIB

@@ -169,25 +169,16 @@ def test_rounds_that_were_not_needed_are_not_missing(tmp_path):
     assert document["figures"]["of"][""]["steady_iops"] == pytest.approx(1000)
 
 
-def test_a_run_that_is_damaged_leaves_the_others(tmp_path):
+@pytest.mark.parametrize(("spoil", "why"), [
+    (lambda path: path.write_bytes(path.read_bytes()[:-20]), "truncated"),
+    (lambda path: (path.unlink(), write_trace(path)), "a captured trace")], ids=["damaged", "a captured trace"])
+def test_a_step_without_a_run_leaves_the_others(tmp_path, spoil, why):
     test = sweep(tmp_path)
-    kept, damaged = (test.step("depth", {"depth": depth}, closed_loop(100, MS, depth)) for depth in (1, 2))
-    path = test.path / "steps" / damaged / "records.parquet"
-    path.write_bytes(path.read_bytes()[:-20])
+    kept, spoilt = (test.step("depth", {"depth": depth}, closed_loop(100, MS, depth)) for depth in (1, 2))
+    spoil(test.path / "steps" / spoilt / "records.parquet")
     document = results_of(test.path)
     assert list(document["figures"]["states"][""]["depths"]) == ["1"]
-    assert document["missing"][0]["step"] == damaged and "truncated" in document["missing"][0]["why"]
-    assert document["verdict"]["level"] == "invalid"
-
-
-def test_a_step_with_a_captured_trace_in_place_of_its_run_leaves_the_others(tmp_path):
-    test = sweep(tmp_path)
-    run, captured = (test.step("depth", {"depth": depth}, closed_loop(100, MS, depth)) for depth in (1, 2))
-    (test.path / "steps" / captured / "records.parquet").unlink()
-    write_trace(test.path / "steps" / captured / "records.parquet")
-    document = results_of(test.path)
-    assert list(document["figures"]["states"][""]["depths"]) == ["1"]
-    assert document["missing"][0]["step"] == captured and "a captured trace" in document["missing"][0]["why"]
+    assert document["missing"][0]["step"] == spoilt and why in document["missing"][0]["why"]
     assert document["verdict"]["level"] == "invalid"
 
 
