@@ -86,15 +86,13 @@ def test_row_groups_read_alone_are_the_rows_of_these_groups(large):
             assert middle.equals(pq.read_table(large, columns=["submit_ns"])[200_000:400_000].cast(middle.schema))
 
 
-@pytest.mark.parametrize(("keep", "words"), [(0, "is empty"), (4, "truncated"), (1000, "truncated")])
-def test_an_object_that_was_cut_off(large, memory, keep, words):
-    with pytest.raises(TraceError, match=f"memory://.*/t.parquet.*{words}"):
-        open_trace(put(f"{memory}/t.parquet", large.read_bytes()[:keep]))
-
-
-def test_an_object_that_is_no_trace(memory):
-    with pytest.raises(TraceError, match="t.csv is not a Parquet file"):
-        open_trace(put(f"{memory}/t.csv", b"submit_ns,latency_ns\n1,2\n"))
+@pytest.mark.parametrize(("name", "content", "words"), [
+    ("t.parquet", lambda whole: b"", "is empty"), ("t.parquet", lambda whole: whole[:4], "truncated"),
+    ("t.parquet", lambda whole: whole[:1000], "truncated"),
+    ("t.csv", lambda whole: b"submit_ns,latency_ns\n1,2\n", " is not a Parquet file")])
+def test_an_object_that_was_cut_off_or_is_no_trace(large, memory, name, content, words):
+    with pytest.raises(TraceError, match=f"memory://.*/{name}.*{words}"):
+        open_trace(put(f"{memory}/{name}", content(large.read_bytes())))
 
 
 def test_an_object_that_is_not_there(memory, tmp_path):
@@ -104,20 +102,18 @@ def test_an_object_that_is_not_there(memory, tmp_path):
         open_trace(f"{server.url}/none.parquet")
 
 
-def test_a_server_that_does_not_answer():
-    with pytest.raises(TraceError, match=r"cannot read .*127\.0\.0\.1:9/t\.parquet: .*check the address"):
-        open_trace("http://127.0.0.1:9/t.parquet")
+@pytest.mark.parametrize(("url", "error", "message"), [
+    ("http://127.0.0.1:9/t.parquet", TraceError, r"cannot read .*127\.0\.0\.1:9/t\.parquet: .*check the address"),
+    ("floppy://a/t.parquet", UsageError, "unknown protocol floppy://")])
+def test_a_url_that_leads_nowhere(url, error, message):
+    with pytest.raises(error, match=message):
+        open_trace(url)
 
 
 def test_a_missing_package_is_named_with_the_command_that_brings_it(monkeypatch):
     monkeypatch.setitem(sys.modules, "s3fs", None)
     with pytest.raises(BlkreelError, match="cannot open s3://bucket/t.parquet.*; pip install s3fs"):
         open_trace("s3://bucket/t.parquet")
-
-
-def test_a_protocol_that_nobody_knows():
-    with pytest.raises(UsageError, match="unknown protocol floppy://"):
-        open_trace("floppy://a/t.parquet")
 
 
 def test_file_urls_are_paths(tmp_path):

@@ -181,8 +181,3 @@ def test_a_run_says_which_it_replayed(blkreel, tmp_path):
         file.truncate(2 << 30)
     blkreel("replay", "sample:app-start", "--on", drive, "-o", tmp_path / "run", "--pace", "asap", check=False)
     assert open_trace(tmp_path / "run").metadata["run"]["source"]["path"] == "sample:app-start"
-
-
-def test_a_page_of_one(blkreel, tmp_path):
-    blkreel("report", "sample:app-start", "-o", tmp_path / "page.html")
-    assert "soffice.bin" in (tmp_path / "page.html").read_text()

@@ -127,17 +127,6 @@ def test_block_events_that_come_late_and_lines_before_the_first_event_are_no_hin
     assert result.metadata["source_format"] == "ftrace" and frame.equals(plain)
 
 
-def test_flags_of_real_time_kernels_the_latency_format_and_times_in_ns(run):
-    plain, _ = run(ftrace(IOS))
-    lines = ftrace(IOS).decode().splitlines()[1:]
-    assert re.search(r"\[(\d+)\]( +\S{4,6})? +\d+\.\d{6}: ", lines[0])
-    line = re.compile(r" +\[0*(\d+)\]( +\S{4,6})? +(\d+)\.(\d{6}): ")
-    for form in (r"     [00\1] d..h2.1..  \3.\4: ", r"     [00\1] d.h.1..  \3.\4: ", r"    \1d..h2.  \3.\4: ",
-                 r"     [00\1] \3\g<4>000: "):
-        frame, result = run("\n".join(line.sub(form, text, count=1) for text in lines) + "\n", max_rejected=0)
-        assert result.metadata["source_format"] == "ftrace" and frame.equals(plain), form
-
-
 def test_call_chains_and_other_events_are_no_rows(run):
     lines = ftrace(IOS).decode().splitlines()
     other = "     fio-812     [001] d..1.     5.000001: sched_switch: prev_comm=fio prev_pid=812"

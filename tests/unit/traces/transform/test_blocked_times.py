@@ -55,12 +55,9 @@ def test_the_thread_of_a_use_gets_its_new_number(trace, tmp_path):
         assert not check(both).errors
 
 
-@pytest.mark.parametrize("column", ["used_ns", "used_by", "used_think_ns", "used_blocked_ns"])
-def test_a_use_below_its_least_value_is_an_error(trace, column):
-    with pytest.raises(UsageError, match=f"1 rows: {column} below"):
-        trace("a", **{column: [0, -3, 0, 0]})
-
-
-def test_less_than_unknown_is_an_error(trace):
-    with pytest.raises(UsageError, match="1 rows: blocked_ns below -1"):
-        trace("a", blocked_ns=[0, -2, 0, 0])
+@pytest.mark.parametrize(("column", "value", "least"), [
+    *((column, -3, "") for column in ("used_ns", "used_by", "used_think_ns", "used_blocked_ns")),
+    ("blocked_ns", -2, "-1")])
+def test_a_value_below_the_least_is_an_error(trace, column, value, least):
+    with pytest.raises(UsageError, match=f"1 rows: {column} below {least}"):
+        trace("a", **{column: [0, value, 0, 0]})
