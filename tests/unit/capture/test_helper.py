@@ -80,3 +80,12 @@ def test_words_that_are_not_its_own_end_the_capture(run):
         sys.stdin.read()
     """)
     assert helper.error is not None and helper.end is None
+
+
+def test_names_of_threads_are_utf8_and_invalid_bytes_are_replaced():
+    """The helper sends bytes as code points."""
+    helper = Helper.__new__(Helper)
+    helper.names = {}
+    comm = "Überspiel".encode()[:15].decode("latin-1")
+    helper._take({"note": "threads", "threads": [[7, 5, comm, "cut \xc3", "/cgroup"]]})
+    assert helper.names == {7: (5, "Überspiel", "cut \ufffd")}

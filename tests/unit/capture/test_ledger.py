@@ -54,12 +54,15 @@ def test_a_volume_counts_parts_and_an_array_no_flushes(monkeypatch, tmp_path, le
     assert metadata_of(end, ["volume"])["diskstats"]["difference"] == lost
 
 
-def test_a_drive_that_is_gone_is_told_and_not_held_against_its_counters():
-    end = end_block(issued=0, seen=900)
-    end["drives"][0]["gone"] = True
-    metadata = metadata_of(end, ["nvme0n1"])
-    assert missing(metadata) == ["nvme0n1 is gone: it was taken away, and the capture ended with it; see: dmesg"]
-    assert metadata["diskstats"]["difference"] is None
+@pytest.mark.parametrize(("drive", "counts", "told"), [
+    ({"gone": True}, dict(issued=0, seen=900),
+     ["nvme4n1 is gone: it was taken away, and the capture ended with it; see: dmesg"]),
+    ({"paths_added": 0, "paths_removed": 1, "diskstats": None}, dict(seen=900), [])], ids=["gone", "path removed"])
+def test_what_was_taken_away_is_not_held_against_the_counters(drive, counts, told):
+    end = end_block(**counts)
+    end["drives"][0] |= drive
+    metadata = metadata_of(end, ["nvme4n1"])
+    assert metadata["diskstats"]["difference"] is None and missing(metadata) == told
 
 
 def test_a_path_that_was_added_is_reported_with_its_head():
@@ -76,13 +79,6 @@ def test_stuck_ios_are_reported_with_their_drive():
     message, = missing(metadata)
     assert metadata["ledger"]["stuck"] == {"loop3": 2}
     assert message.startswith("2 I/Os of loop3 were in flight during the whole capture") and "loop3/inflight" in message
-
-
-def test_a_path_that_was_removed_leaves_the_counters_unchecked():
-    end = end_block(seen=900)
-    end["drives"][0] |= {"paths_added": 0, "paths_removed": 1, "diskstats": None}
-    metadata = metadata_of(end, ["nvme4n1"])
-    assert metadata["diskstats"]["difference"] is None and missing(metadata) == []
 
 
 def test_rows_that_could_not_be_written_are_told():
@@ -126,14 +122,9 @@ def test_an_io_without_latency_has_a_reason_and_a_remedy_for_each_source(source_
 
 
 def test_switched_off_counters_accuse_nobody(monkeypatch):
-    monkeypatch.setattr("blkreel.capture.ledger._counts_io", lambda drive: False)
-    metadata = metadata_of(end_block(issued=0), ["loop0"])
-    assert metadata["diskstats"]["difference"] is None
-    assert missing(metadata) == []
-
-
-def test_a_drive_with_switched_off_counters_beside_another_one(monkeypatch):
     monkeypatch.setattr("blkreel.capture.ledger._counts_io", lambda drive: drive != "pmem0")
+    metadata = metadata_of(end_block(issued=0), ["pmem0"])
+    assert metadata["diskstats"]["difference"] is None and missing(metadata) == []
     end = end_block()
     end["drives"].append({"device": "259:0", "diskstats": {"read": 0}, "seen": {"read": 9}})
     assert missing(metadata_of(end, ["loop0", "pmem0"])) == []
