@@ -62,15 +62,11 @@ def test_tests_are_told_apart(places):
         found("test")
 
 
-def test_nothing_there_is_said(places):
+def test_nothing_there_and_what_is_named_twice_is_said(places):
     _, found = places
     for name in ("none", "a/*.csv", "none/*"):
         with pytest.raises(TraceError, match="holds no trace and no run; name files that end in .parquet"):
             found(name)
-
-
-def test_what_is_named_twice(places):
-    _, found = places
     with pytest.raises(UsageError, match=r"t\.parquet is named twice"):
         found("a", "a/t.parquet")
 

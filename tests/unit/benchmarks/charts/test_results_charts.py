@@ -284,16 +284,15 @@ def test_a_tail_is_faint_where_fewer_than_ten_lie_beyond(pages):
         assert beyond >= 9.99 if row["part"] == "enough" else beyond <= 10 + count / 20
 
 
-def test_the_lowest_depth_with_enough_is_ringed(documents, pages):
+def ringed(page, id_):
+    return [row["x"] for row in data(chart(page, id_).spec) if row.get("ring")]
+
+
+def test_the_lowest_depth_with_enough_and_the_end_of_the_fast_part_are_ringed(documents, pages):
     lowest = documents["depths"]["figures"]["states"]["enterprise"]["lowest_depth_with_95_percent"]
-    ringed = [row["x"] for row in data(chart(pages["depths", 3], "depth-sweep").spec) if row.get("ring")]
-    assert ringed == [lowest] * 3
-
-
-def test_the_end_of_the_fast_part_is_ringed(documents, pages):
+    assert ringed(pages["depths", 3], "depth-sweep") == [lowest] * 3
     fast = documents["cache"]["figures"]["states"]["fresh"]["fills"]["first"]["fast_bytes"]
-    ringed = [row["x"] for row in data(chart(pages["cache", 1], "cache").spec) if row.get("ring")]
-    assert ringed == [pytest.approx(fast / 1e9)]
+    assert ringed(pages["cache", 1], "cache") == [pytest.approx(fast / 1e9)]
     split = {row["part"]: row["value"] for row in data(chart(pages["cache", 1], "cache-split").spec)}
     assert split["cached"] > 4 * split["exhausted"]
 
@@ -336,11 +335,9 @@ def test_few_repetitions_show_their_range_and_no_interval(documents):
 
 
 def test_repeats_within_a_test_give_an_interval_too(tmp_path):
-
     test = MadeTest(tmp_path / "t", "depths")
     for repeat in range(1, 7):
         test.step("depth", {"state": "full", "depth": 1, "repeat": repeat}, closed_loop(100, 100_000 + 1000 * repeat))
-
     document = results_of(test.path)
     whole = chart(page_of(document), "depth-sweep").table.rows[0].remarks["mb_s"]
     assert whole.startswith("95 %: ")
@@ -386,12 +383,10 @@ def test_what_the_user_told_of_the_drives_makes_filters(documents):
 
 
 def test_quick_and_missing_stand_on_the_page(tmp_path):
-
     test = MadeTest(tmp_path / "t", "depths", quick=True, parameters={"span": 64 * 10**9})
     test.told["parameters_text"] = {"span": "64 GB"}
     test.step("depth", {"state": "full", "depth": 1}, closed_loop(10, 1000))
     test.step("depth", {"state": "full", "depth": 2}, status="failed", title="depth 2", error="it broke")
-
     page = page_of(results_of(test.path))
     assert any(notice.startswith("Quick:") for notice in page.notices)
     assert "Missing: depth 2 (it broke)." in page.notices
@@ -400,9 +395,6 @@ def test_quick_and_missing_stand_on_the_page(tmp_path):
 
 
 def test_a_test_without_any_run_has_a_page(tmp_path):
-
-
-
     for kind in KINDS:
         test = MadeTest(tmp_path / kind, kind)
         test.step("depth", {"state": "full"}, status="waiting")
@@ -413,9 +405,7 @@ def test_a_test_without_any_run_has_a_page(tmp_path):
 
 def test_a_state_measured_on_one_drive_only(documents, tmp_path):
     """Drives with different states: each chart shows those that have it, and says who has not."""
-    path = small_test(tmp_path / "t", "mixes")
-
-    both_states = another(results_of(path), 1, 1.0)
+    both_states = another(results_of(small_test(tmp_path / "t", "mixes")), 1, 1.0)
     one_state = another(documents["mixes"], 2, 1.1)
     del one_state["figures"]["states"]["full"]
     one_state["figures"]["full_over_empty"] = {}

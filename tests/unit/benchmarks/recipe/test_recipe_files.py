@@ -37,11 +37,8 @@ def only(items):
     return items[0]
 
 
-def test_every_recipe_is_installed():
+def test_every_recipe_is_installed_and_there_is_one_for_each_row_of_the_method():
     assert recipe_names() == NAMES
-
-
-def test_there_is_one_for_each_row_of_the_method():
     assert set(NAMES) >= {"mixed-burst", "mixed-burst-2016", "mixed-random", "mixed-sequential", "consistency",
                           "depth-sweep-read", "depth-sweep-write", "qd1", "trim", "slc-cache", "trace",
                           "trace-consistency", "game-score"}
