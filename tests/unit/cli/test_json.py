@@ -118,8 +118,6 @@ def test_kinds_of_errors(blkreel, tmp_path, words, code, exit_code):
 
 
 def test_an_invalid_trace_is_one_document(blkreel, tmp_path):
-
-
     new_trace(tmp_path / "t.parquet", {}, submit_ns=[5, 6], offset_bytes=[-512, 0], length_bytes=512)
     result = blkreel("check", "--json", tmp_path / "t.parquet", check=False)
     assert result.returncode == 1 and valid_document("check", result.stdout)["errors"] and "invalid" in result.stderr

@@ -29,7 +29,9 @@ def good(tmp_path_factory):
 @pytest.mark.parametrize(("make", "message"), [
     (lambda path: None, "does not exist; record one with `blkreel capture"), (lambda path: path.touch(), "empty"),
     (lambda path: pq.write_table(pa.table({"a": [1, 2]}), path), "not a trace"),
-    (lambda path: path.mkdir(), "records.parquet")], ids=["missing", "empty", "foreign", "no run"])
+    (lambda path: path.write_bytes(b"PAR1"), r"t\.parquet is truncated"),
+    (lambda path: path.write_bytes(b"hello, this is no trace at all"), r"t\.parquet is not a Parquet file"),
+    (lambda path: path.mkdir(), "records.parquet")], ids=["missing", "empty", "foreign", "magic", "text", "no run"])
 def test_what_is_no_trace_at_all(tmp_path, make, message):
     make(tmp_path / "t.parquet")
     with pytest.raises(TraceError, match=message):

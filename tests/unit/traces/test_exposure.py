@@ -118,6 +118,8 @@ def test_a_sum_of_products_is_exact_beyond_int64(left, right):
     ({}, "no reads: no slowdown by writes"),
     ({"read_bytes": 1000, "beside_bytes": 199}, "writes beside 19 % of the reads: no slowdown can be measured; "
                                                 "use --background"),
+    ({"read_bytes": 1000, "beside_bytes": 50, "reads_ns": 20 * S, "written_until_ns": 10 * S},
+     "writes beside 5 % of the reads: no slowdown can be measured; use --background"),
     ({"read_bytes": 1000, "beside_bytes": 200}, ""),
     ({"read_bytes": 1, "beside_bytes": 1, "reads_ns": 10 * S, "written_until_ns": 9 * S}, ""),
     ({"read_bytes": 1, "beside_bytes": 1, "reads_ns": 10 * S, "written_until_ns": 8900 * MS},
@@ -129,14 +131,6 @@ def test_the_limits_of_a_slowdown_that_can_be_stated(sums, why):
 def test_a_share_below_a_limit_does_not_read_as_the_limit():
     assert [percent(share) for share in (0, 0.0005, 0.0299, 0.0999, 0.1999, 0.29, 1)] == [
         "0 %", "< 0.1 %", "2.9 %", "9.9 %", "19 %", "29 %", "100 %"]
-
-
-def test_reads_that_hardly_met_writes_show_no_slowdown():
-    reads = np.arange(2000) * 10 * MS
-    exposure = scanned(rows((reads, MS, 4096, READ, 0), (10 * S, 30 * MS, 6_000_000, WRITE, 0)))
-    assert exposure.beside_share == pytest.approx(0.0505, rel=0.05)
-    assert exposure.why_withheld() == ("writes beside 5 % of the reads: no slowdown can be measured; "
-                                       "use --background")
 
 
 def test_writes_that_end_before_the_reads_withhold_the_slowdown():

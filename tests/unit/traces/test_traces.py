@@ -266,22 +266,9 @@ def test_names_and_totals_beside_the_rows_survive_a_kill(tmp_path):
     assert check(trace).warnings == [], "its writer came to its end: nothing is missing"
 
 
-def test_a_trace_that_has_its_name_and_still_its_spool_is_finished(tmp_path, monkeypatch):
-    """Killed between the two last steps."""
-    output = tmp_path / "t.parquet"
-    spool = Spool(output, TRACE_SCHEMA, {})
-    spool.append(columns(np.arange(10)))
-    monkeypatch.setattr("blkreel.traces.spool.spool.remove_directory", lambda path, layout: False)
-    spool.finish({})
-    monkeypatch.undo()
-    assert output.exists() and spool_of(output).exists()
-    assert open_trace(recover(output)).rows == 10
-    assert [path.name for path in tmp_path.iterdir()] == ["t.parquet"]
-
-
 @pytest.mark.parametrize("calls", range(5))
 def test_a_kill_while_the_spool_is_removed(tmp_path, monkeypatch, calls):
-    """After each file of the spool, and before the directory."""
+    """Before and after each file of the spool, and before the directory."""
     output = tmp_path / "t.parquet"
     spool = Spool(output, TRACE_SCHEMA, {})
     spool.append(columns(np.arange(10)))

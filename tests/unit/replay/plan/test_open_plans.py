@@ -59,7 +59,6 @@ def plan_of(specs, stop_ns, target):
 
 @pytest.fixture
 def replayed(tmp_path):
-
     def run(specs, stop_ns=None, size="nil:64MiB", engine=run_engine):
         target = find_target(size)
         return Replay(plan_of(specs, stop_ns, target), RunDirectory(tmp_path / "run", False),
