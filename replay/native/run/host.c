@@ -94,7 +94,11 @@ bool host_take_priority(bool realtime)
 
 void realtime_begin(struct realtime_share *share, int64_t now_ns)
 {
-	*share = (struct realtime_share){ .since_ns = now_ns, .granted = host_take_priority(true) };
+	/* Of a process that was started at real-time priority, it stays. */
+	*share = (struct realtime_share){
+		.since_ns = now_ns,
+		.granted = sched_getscheduler(0) == SCHED_OTHER && host_take_priority(true),
+	};
 }
 
 void realtime_review(struct realtime_share *share, int64_t now_ns, int64_t slept_ns)

@@ -4,6 +4,7 @@ import errno
 import hashlib
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -24,6 +25,7 @@ from blkreel.traces.format.reader import open_trace
 pytestmark = pytest.mark.kernel
 
 MIB = 1 << 20
+CAP_SYS_NICE = 23
 DRIVE = "nil:64MiB,read_latency=200us,write_latency=200us,read_bandwidth=1GB/s,write_bandwidth=1GB/s,channels=4"
 # The calibration depends on what else runs on the machine.
 ANY_MACHINE = "--accept-inexact"
@@ -306,6 +308,23 @@ def test_the_time_of_an_io_begins_when_it_is_issued(running, name):
                 break
         else:
             pytest.fail("each read took its latency after the stop")
+        process.send_signal(signal.SIGTERM)
+
+
+def test_what_serves_ios_runs_before_other_work_and_with_no_other_right(running):
+    """Readers and sender; they go back to ordinary priority for 2 ms at a time while they hardly sleep."""
+    if subprocess.run(["chrt", "--fifo", "1", "true"], capture_output=True).returncode:
+        pytest.skip("real-time priority is not allowed here")
+
+    def real_time():
+        return [task for task in Path(f"/proc/{server}/task").iterdir()
+                if os.sched_getscheduler(int(task.name)) == os.SCHED_FIFO]
+
+    with running() as (process, device):
+        server = server_of(process)
+        wait_until(lambda: not read_fails(device) and len(real_time()) == 3)
+        allowed = {int(re.search(r"CapEff:\s+(\w+)", (task / "status").read_text())[1], 16) for task in real_time()}
+        assert allowed == {1 << CAP_SYS_NICE}
         process.send_signal(signal.SIGTERM)
 
 
