@@ -76,6 +76,11 @@ def test_a_use_is_when_the_program_says_so(blkreel, loop_drive, tmp_path, kind, 
         if not own:
             assert row.used_ns == NOT_USED or kind == "mmap", "read ahead beyond the end"
             continue
+        first_used_ns = min(own)[1] - metadata["epoch_ns"]
+        if ((rows.offset_bytes == row.offset_bytes) & rows.submit_ns.between(row.submit_ns + 1, first_used_ns)).any():
+            # Another test has dropped the page cache meanwhile: these pages were read again.
+            assert row.used_ns == NOT_USED, row
+            continue
         used_ns = metadata["epoch_ns"] + row.submit_ns + row.used_ns
         assert min(steps)[0] <= used_ns <= min(own)[1], row
         assert row.used_by == own[0][3] and row.used_ns >= row.latency_ns
