@@ -370,7 +370,7 @@ def _paced(pace: Pace) -> str:
 
 
 def claim(measured: Measured) -> str:
-    """What a run of this pace may claim (docs/method.md, "Paces")."""
+    """What a run of this pace may claim (docs/guide.md, "Replay")."""
     if not measured.is_run:
         return "These are the times of the captured drive itself, as its application used it."
     pace, idle = measured.account.pace, measured.account.idle

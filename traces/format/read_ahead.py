@@ -1,4 +1,5 @@
-"""The share of read-ahead, which limits what a dependent replay predicts (docs/replay.md, Computing during an I/O)."""
+"""The share of read-ahead, which limits what a dependent replay predicts (docs/replay.md, "Errors of a dependent
+replay")."""
 
 from dataclasses import dataclass, fields
 from typing import Self

@@ -30,8 +30,8 @@ def table() -> str:
     return "\n".join([
         "| pace | leading metrics | further metrics |", "|---|---|---|", *_headline_rows(),
         "", "| key | title | unit | better | paces | definition | path in `figures` |", "|---|---|---|---|---|---|---|",
-        *(f"| {', '.join(keys)} | {' | '.join(definition)} | {', '.join(paths)} |"
-          for definition, each in names.items() for keys, paths in [zip(*each, strict=True)]),
+        *(f"| {', '.join(keys for keys, _ in rows)} | {' | '.join(definition)} | "
+          f"{', '.join(paths for _, paths in rows)} |" for definition, rows in names.items()),
         f"| `{RELATIVE_PERFORMANCE}` | Relative performance |  | higher | all | geometric mean over workloads of "
         "reference drive / drive (drive / reference drive where higher is better) by the first leading metric of each "
         "| in the document of a comparison, outside of `figures` |"])
@@ -42,7 +42,7 @@ def _headline_rows() -> Iterator[str]:
     def metrics(pace: str) -> str:
         leading = leading_metrics([pace])
         others = (metric for metric in headline_metrics([pace]) if metric not in leading)
-        return " | ".join(", ".join(f"`{metric.key}`" for metric in each) for each in (leading, others))
+        return " | ".join(", ".join(f"`{metric.key}`" for metric in column) for column in (leading, others))
 
     for columns, paces in groupby(ALL_PACES, metrics):
         yield f"| {', '.join(paces)} | {columns} |"
@@ -51,21 +51,21 @@ def _headline_rows() -> Iterator[str]:
 def _metric_rows(titled: Iterable[tuple[Metric | ClassMetric, str]],
                  prefix: str = "") -> Iterator[tuple[tuple[str, ...], str, str]]:
     """The definition, keys and paths of each metric, or of all that are next to each other and of one distribution."""
-    for _, group in groupby(titled, lambda each: _DISTRIBUTION.sub("", each[0].path)):
+    for _, group in groupby(titled, lambda metric_and_title: _DISTRIBUTION.sub("", metric_and_title[0].path)):
         metrics, titles = zip(*group, strict=True)
         last, parent = metrics[-1], metrics[0].path.rpartition(".")[0]
         title, formula = titles[0], last.formula
         if len(metrics) > 1:
             stem = commonprefix(titles).rpartition(" ")[0]
-            title = f"{stem}: {', '.join(each.removeprefix(f'{stem} ') for each in titles)}"
+            title = f"{stem}: {', '.join(full.removeprefix(f'{stem} ') for full in titles)}"
         if metrics[0].formula != last.formula:
             measured = last.formula.removeprefix("largest ")
             formula = f"n I/Os; mean, percentiles by nearest rank, x[⌈n p⌉ − 1], and largest of {measured}"
         paths = [f"{prefix}.{metrics[0].path}" if prefix else metrics[0].path,
-                 *(each.path.removeprefix(f"{parent}.") for each in metrics[1:])]
+                 *(metric.path.removeprefix(f"{parent}.") for metric in metrics[1:])]
         paces = "all" if last.paces == ALL_PACES else ", ".join(last.paces)
         yield ((title, last.unit.symbol, last.better, paces, formula),
-               ", ".join(f"`{prefix}_{each.key}`" if prefix else f"`{each.key}`" for each in metrics),
+               ", ".join(f"`{prefix}_{metric.key}`" if prefix else f"`{metric.key}`" for metric in metrics),
                ", ".join(f"`{path}`" for path in paths))
 
 

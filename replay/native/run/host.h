@@ -37,8 +37,8 @@ void host_reduce_timer_slack(void);
 bool host_take_priority(bool realtime);
 
 /*
- * Real-time priority of a thread with CAP_SYS_NICE that must not be late, except for a tenth of the time while it hardly sleeps: else the
- * kernel would stop it for some 50 ms in one piece, and the kernel's workers would starve.
+ * Real-time priority of a thread with CAP_SYS_NICE that must not be late, except for a tenth of the time while it
+ * hardly sleeps: else the kernel would stop it for some 50 ms in one piece, and the kernel's workers would starve.
  */
 struct realtime_share {
 	int64_t since_ns, slept_ns;
