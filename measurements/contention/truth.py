@@ -16,6 +16,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from contextlib import nullcontext
 from pathlib import Path
 
 from blkreel.common.emulated import IO_KINDS, read_account
@@ -57,6 +58,7 @@ def parse():
     parser.add_argument("--rate", default="110MB/s", help="of the writes")
     parser.add_argument("--repeat", type=int, default=1)
     parser.add_argument("--alone", action="store_true", help="compare latency and depth of the reads, without writes")
+    parser.add_argument("--ordinary", action="store_true", help="without real-time priority, beside other work")
     parser.add_argument("--inside", nargs=4, help=argparse.SUPPRESS)
     return parser.parse_args()
 
@@ -64,7 +66,7 @@ def parse():
 def main():
     options = parse()
     if options.inside:
-        with as_a_program():
+        with nullcontext() if options.ordinary else as_a_program():
             inside(*options.inside)
         return
     need(("mkfs.ext4", "e2fsprogs"), ("chrt", "util-linux"))
@@ -128,12 +130,13 @@ def on_drive(drive, task, programs, rate, directory):
     """Run inside() on the emulated drive, before other work, which delays its answers."""
     mount, result = directory / "mount", directory / "result.json"
     mount.mkdir(exist_ok=True)
-    drive_name = f"truth-{os.getpid()}"
+    drive_name, ordinary = f"truth-{os.getpid()}", parse().ordinary
     size = str(size_bytes(programs) + (WRITTEN_MIB << 20) + SPARE_BYTES)
     done = subprocess.run(
-        [*SERVER_FIRST, BLKREEL, "emulate", f"nil:{drive}", "--size", size, "--name", drive_name,
+        [*([] if ordinary else SERVER_FIRST), BLKREEL, "emulate", f"nil:{drive}", "--size", size, "--name", drive_name,
          "--mount", mount, "--accept-inexact", "--", sys.executable, "-m", "measurements.contention.truth",
-         "--rate", rate, "--inside", task, ",".join(programs), directory, result],
+         *(["--ordinary"] if ordinary else []), "--rate", rate, "--inside", task, ",".join(programs), directory,
+         result],
         capture_output=True, text=True, env=os.environ | {"BLKREEL_DRIVE_NAME": drive_name})
     if done.returncode not in (0, WARNED) or not result.exists():
         raise SystemExit(f"the run on nil:{drive} failed: {done.stderr.strip()[-2000:]}")
