@@ -7,7 +7,8 @@
 
 Three lanes run side by side: lint and unit; native, kernel and a second guest; the first guest. The kernel tests mostly
 wait for drives, and a guest emulates on one processor; the first lane leaves both the processor that they need. Each
-line of output then begins with the name of its part. The output ends with the failed tests of all parts.
+line of output then begins with the name of its part. The output ends with the failed tests of all parts. Parts that
+still run after LIMIT_SECONDS are ended: the output then shows their processes, and where each Python stands.
 """
 
 import argparse
@@ -15,10 +16,12 @@ import io
 import os
 import re
 import shlex
+import signal
 import subprocess
 import sys
+import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
@@ -32,6 +35,8 @@ MAKE = ["make", "--no-print-directory"]
 FAILURE = re.compile(r"(FAILED|ERROR|E  ) |\s*\d+/\d+ .* (FAIL|TIMEOUT|ERROR) ")
 FAILURE_LINES = 60
 LAST_LINES = 25  # of a part that failed otherwise
+LIMIT_SECONDS = 3600.0  # three times what all parts need beside other work
+ABORT_SECONDS = 10.0  # for pytest to print where it stands, and for killed processes to end
 COLOR = re.compile(r"\x1b\[[0-9;]*m")
 
 
@@ -79,6 +84,45 @@ class Result:
         return [line for line in lines if FAILURE.match(line)][-FAILURE_LINES:] or lines[-LAST_LINES:]
 
 
+def processes(root: int) -> Iterator[tuple[int, str]]:
+    """The process `root` and its descendants: number, and a line with state, wait in the kernel, and command."""
+    children: dict[int, list[int]] = {}
+    lines: dict[int, str] = {}
+    for entry in Path("/proc").glob("[0-9]*"):
+        try:
+            state, parent = (entry / "stat").read_text().rpartition(") ")[2].split()[:2]
+            command = (entry / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
+            waits_for = (entry / "wchan").read_text()
+        except OSError:
+            continue  # it has ended
+        children.setdefault(int(parent), []).append(int(entry.name))
+        lines[int(entry.name)] = f"{entry.name:>8} {state} {waits_for:<24} {command[:200]}"
+    todo = [root]
+    while todo:
+        pid = todo.pop()
+        if pid in lines:
+            yield pid, lines[pid]
+        todo += children.get(pid, [])
+
+
+def end_parts(expired: threading.Event, limit_seconds: float) -> None:
+    """Print the processes of the parts, let each Python print where it stands, and kill all."""
+    expired.set()
+    parts = list(processes(os.getpid()))[1:]
+    print(f"\nnot ended after {clock(limit_seconds)}:", *(line for _, line in parts), sep="\n", flush=True)
+    # pytest prints the stacks of its threads when it aborts.
+    for number, kind in ((signal.SIGABRT, "python"), (signal.SIGKILL, "")):
+        for pid in [pid for pid, line in parts if kind in line]:
+            try:
+                os.kill(pid, number)
+            except ProcessLookupError:
+                pass
+        time.sleep(ABORT_SECONDS)
+    # Else the summary has been printed. A process that the kernel does not end must not keep this one.
+    print("failed: a process cannot be killed", flush=True)
+    os._exit(1)
+
+
 def clock(seconds: float) -> str:
     return f"{round(seconds) // 60}:{round(seconds) % 60:02d}"
 
@@ -115,11 +159,13 @@ def run_part(part: Part, prefixed: bool) -> Result:
     return Result(part, exit_code, time.monotonic() - begin, cpu_seconds, "".join(pieces))
 
 
-def run_lanes(lanes: Sequence[Sequence[Part]]) -> list[Result]:
-    """Run the lanes side by side, and return the results of all parts, lane by lane."""
+def run_lanes(lanes: Sequence[Sequence[Part]], expired: threading.Event) -> list[Result]:
+    """Run the lanes side by side, and return the results of all parts, lane by lane. After `expired` no part begins."""
     def run_lane(parts: Sequence[Part]) -> list[Result]:
         results = []
         for part in parts:
+            if expired.is_set():
+                break
             results.append(run_part(part, prefixed=len(lanes) > 1))
             if len(lanes) > 1:
                 print(results[-1].line(), flush=True)
@@ -134,6 +180,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("parts", nargs="*", metavar="PART", help=", ".join(part.name for part in PARTS))
     parser.add_argument("--all", action="store_true", help="also the parts that are not run by default")
     parser.add_argument("--lanes", type=int, choices=(1, 3), default=3)
+    parser.add_argument("--limit", type=float, default=LIMIT_SECONDS, metavar="SECONDS", help="end all parts after it")
     options = parser.parse_args(argv)
     unknown = set(options.parts) - {part.name for part in PARTS}
     if unknown:
@@ -143,7 +190,12 @@ def main(argv: Sequence[str] | None = None) -> int:
     lanes = [chosen] if options.lanes == 1 else [
         [part for part in chosen if part.lane == lane] for lane in sorted({part.lane for part in chosen})]
     begin = time.monotonic()
-    results = sorted(run_lanes(lanes), key=lambda result: chosen.index(result.part))
+    expired = threading.Event()
+    limit = threading.Timer(options.limit, end_parts, [expired, options.limit])
+    limit.daemon = True
+    limit.start()
+    results = sorted(run_lanes(lanes, expired), key=lambda result: chosen.index(result.part))
+    limit.cancel()
     seconds = time.monotonic() - begin
     for result in results:
         if result.exit_code:

@@ -1,6 +1,7 @@
 """tests/run.py: all parts run although one fails, and the exit code and the summary say which."""
 
 import importlib.util
+import subprocess
 import sys
 
 import pytest
@@ -52,3 +53,23 @@ def test_two_lanes_run_side_by_side_and_the_parts_of_a_lane_in_order(runner, mon
     assert output.index("b        passed") < output.index("after-b| the last")
     summary = output[output.index("\npart "):]
     assert summary.index("\na ") < summary.index("\nb ") < summary.index("\nafter-b ")
+
+
+def test_parts_that_do_not_end_are_ended_and_shown(tmp_path):
+    """In a process of its own, because the last resort ends it. pytest prints where it stands; no later part begins."""
+    (tmp_path / "test_stuck.py").write_text("import time\n\ndef test_that_never_ends():\n    time.sleep(1000)\n")
+    script = tmp_path / "stuck.py"
+    script.write_text(f"""if True:
+        import importlib.util, sys
+        spec = importlib.util.spec_from_file_location("run_parts", {str(TREE / "tests/run.py")!r})
+        module = sys.modules["run_parts"] = importlib.util.module_from_spec(spec)
+        spec.loader.exec_module(module)
+        module.ABORT_SECONDS = 60
+        module.PARTS = (module.Part("stuck", [*module.PYTEST, "-p", "no:cacheprovider", {str(tmp_path)!r}], 0),
+                        module.Part("next", [sys.executable, "-c", "print('begun')"], 0))
+        sys.exit(module.main(["--limit", "15"]))
+        """)
+    result = subprocess.run([sys.executable, script], capture_output=True, text=True, timeout=300)
+    assert result.returncode == 1
+    assert "not ended after 0:15:" in result.stdout and "test_that_never_ends" in result.stdout
+    assert "failed: stuck" in result.stdout and "begun" not in result.stdout
