@@ -43,9 +43,10 @@ PLAN_COLUMNS = [("due_ns", "i8"), ("offset_bytes", "i8"), ("length_bytes", "i8")
 TARGET_COLUMNS = [("target", "i2")]
 # Distances in rows back in the plan of the lane (0: none) to up to four rows whose completion, and to one whose
 # submission, the row waits for. Its deadline is the latest of these completions and that submission plus compute_ns,
-# plus delay_ns; without any, due_ns.
+# plus delay_ns; without any, due_ns. Before compute_ns and after delay_ns the row needs *_cpu_ns of a processor;
+# while more rows compute than the lane has processors, they share these equally.
 DEPENDENCY_COLUMNS = [("after_1", "i4"), ("after_2", "i4"), ("after_3", "i4"), ("after_4", "i4"), ("behind", "i4"),
-                      ("compute_ns", "i8"), ("delay_ns", "i8")]
+                      ("compute_ns", "i8"), ("delay_ns", "i8"), ("compute_cpu_ns", "i8"), ("delay_cpu_ns", "i8")]
 # Submission on the source, from any origin, latency (-1: unknown), idle time of the source before the row that the plan
 # leaves out, and thread (-1: unknown). With submission and latency the engine counts hazards: I/Os in flight together
 # over common bytes that were not in flight together on the source.
@@ -237,6 +238,7 @@ class Lane:
     batches: as for run_engine, all with the same optional columns. thread: index of the issuing thread; the indexes of
     a run have no gaps. background: the lane ends when all other lanes are issued and completed, and shares its thread
     with one of them; its plan may be endless. start_ns: of a foreground lane, the time of its earliest issue.
+    processors: that its rows share; 0: as many as they need.
     """
 
     batches: Iterable[Batch]
@@ -244,6 +246,7 @@ class Lane:
     thread: int = 0
     background: bool = False
     start_ns: int = 0
+    processors: int = 0
 
 
 EnginePlan = Iterable[Batch] | Sequence[Lane]
@@ -362,6 +365,7 @@ def _start(options: EngineOptions, lanes: Sequence[Lane], has_lanes: bool, stder
         if has_lanes:
             words[1:1] = [f"--lane={read},{lane.depth},{lane.thread}" + ",background" * lane.background
                           + f",start={lane.start_ns}" * bool(lane.start_ns)
+                          + f",processors={lane.processors}" * bool(lane.processors)
                           for lane, (read, _) in zip(lanes, pipes, strict=True)]
         words[1:1] = [f"--simulate={file.fileno()}" for file in states]
         # In a new session: if Ctrl-C on the terminal reached the helper directly, records would be lost.

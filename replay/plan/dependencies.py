@@ -17,13 +17,14 @@ from blkreel.traces.format.read_ahead import ReadAheadInTime
 from blkreel.traces.format.schema import FLAGS
 from blkreel.traces.format.trace import Trace
 
-from .history import NONE, UNKNOWN_NS, History, Outstanding, last_before, last_of_all
+from .computing import divided, on_processors
+from .history import NONE, THREAD_TIMES, UNKNOWN_NS, History, Outstanding, last_before, last_of_all
 from .page_uses import NO_USE, ReadAheadWindows
 
 AFTER = ("after_1", "after_2", "after_3", "after_4")
 DISTANCES = (*AFTER, "behind")
 COLUMNS = ("tid", "waited_on", "think_ns")
-OPTIONAL_COLUMNS = ("blocked_ns", "queue_ns", "inode")
+OPTIONAL_COLUMNS = (*THREAD_TIMES, "queue_ns", "inode")
 # Kinds of dependencies, as the run counts them.
 KINDS = ("waited", "followed", "caused", "absolute", "reanchored", "truncated", "windowed", "used")
 Threads = Mapping[str, Mapping[str, Any]]  # the trace's metadata key `threads`
@@ -69,11 +70,12 @@ class Observed:
     """
 
     def __init__(self, threads: Threads | None, history: History | None = None, file_bytes: int = 0,
-                 compute: float = 1.0):
+                 compute: float = 1.0, processors: int = 0):
         """file_bytes: of the trace, whose threads may take memory in proportion (state_limit.py); 0: without limit.
-        compute: divisor of computing times."""
+        compute: divisor of computing times. processors: that the threads shared; 0: none waits for a processor."""
         self._file_bytes = file_bytes
         self._compute = compute
+        self._processors = processors
         self.counts = Counter(dict.fromkeys(KINDS, 0))
         self._processes = Processes(threads)
         self._history = history or History()
@@ -98,7 +100,7 @@ class Observed:
         use_of = io["use_of"] if "use_of" in io else np.full(len(submit_ns), NO_USE)
         is_use = use_of != NO_USE
         number = history.add(source_row, submit_ns, io["latency_ns"], process, np.where(is_use, kind | _USE, kind),
-                             io.get("blocked_ns"))
+                             [io.get(name) for name in THREAD_TIMES])
         is_kernel = kind == KERNEL
         deferred = (io["flags"] & FLAGS["deferred"]) != 0
 
@@ -141,7 +143,7 @@ class Observed:
         # another thread's row, whose blocked time is another count.
         computed = np.where(newer & ~is_kernel & (behind >= 0), behind, NONE)
         besides = self._besides(io, number, after, computed)
-        blocked_ns = history.blocked_between_ns(computed, number)
+        blocked_ns = history.between_ns("blocked_ns", computed, number)
         until_ns = np.where(is_kernel | caused | (behind < 0), UNKNOWN_NS, np.where(newer, waited_ns, submit_ns))
         windows = self._windows_used(io, source_row, number, after, until_ns)
         windowed = windows[0] >= 0
@@ -164,11 +166,14 @@ class Observed:
         columns["compute_ns"] = np.where(reached, columns["delay_ns"], columns["compute_ns"])
         columns["delay_ns"] = np.where(reached, 0, columns["delay_ns"])
         columns[AFTER[-1]] = np.where(used >= 0, number - used, columns[AFTER[-1]]).astype(np.int32)
-        if self._compute == 1:
-            return columns
         # The distance of a kernel thread to the workload is set by timers and limits of the kernel, not by computing.
         thread_row = np.where(~is_kernel & ~caused, behind, NONE)
-        return computed_faster(columns, self._compute, history, number, thread_row, ~is_kernel)
+        known = np.zeros(len(number), bool)
+        if self._processors:
+            columns, known = on_processors(columns, self._processors, self._compute, history, number, thread_row)
+        if self._compute == 1:
+            return columns
+        return divided(columns, self._compute, history, number, thread_row, ~is_kernel & ~known)
 
     def _besides(self, io: Batch, number: np.ndarray, after: np.ndarray, behind: np.ndarray) -> list[np.ndarray]:
         """Completions that the rows waited for besides `after`. behind: the thread's previous row, or NONE."""
@@ -178,7 +183,7 @@ class Observed:
         selected = ((io["tid"] >= 0) & (complete_ns != UNKNOWN_NS) &
                     ((io["flags"] & (FLAGS["deferred"] | FLAGS["read_ahead"])) == 0))
         outstanding.add(number, io["tid"], submit_ns, complete_ns, selected)
-        blocked_ns = history.blocked_between_ns(behind, number)
+        blocked_ns = history.between_ns("blocked_ns", behind, number)
         alone = (blocked_ns < 0) | ((io["flags"] & FLAGS["inherited"]) != 0)
         woken_ns = history.complete_ns(after)
         asleep_ns = np.maximum(woken_ns - blocked_ns, history.submit_ns(behind))
@@ -249,25 +254,9 @@ def distances(history: History, number: np.ndarray, submit_ns: np.ndarray, after
         columns[name] = np.where(parent >= 0, number - parent, 0).astype(np.int32)
     columns["behind"] = np.where(behind >= 0, number - behind, 0).astype(np.int32)
     has_any = latest_ns > np.iinfo(np.int64).min
-    compute_ns = np.zeros(len(number), np.int64)
+    compute_ns = none = np.zeros(len(number), np.int64)
     if blocked_ns is not None:
         compute_ns = np.where(blocked_ns >= 0, latest_ns - history.submit_ns(behind) - blocked_ns, 0).clip(0)
-    return {**columns, "compute_ns": compute_ns,
+    return {**columns, "compute_ns": compute_ns, "compute_cpu_ns": none, "delay_cpu_ns": none,
             "delay_ns": np.where(has_any, submit_ns - np.where(has_any, latest_ns, 0), 0)}
 
-
-def computed_faster(columns: Batch, factor: float, history: History, number: np.ndarray, thread_row: np.ndarray,
-                    computing: np.ndarray) -> Batch:
-    """Rows of distances() with the computing times divided by the factor.
-
-    thread_row: the previous row of the same thread, or NONE. Time that the thread was blocked by I/O after the
-    completion that it waited for stays. computing: rows whose distances are computing time at all. Waits for timers,
-    frames or the network are not recorded: they count as computing.
-    """
-    delay_ns, compute_ns = columns["delay_ns"], columns["compute_ns"]
-    blocked_ns = history.blocked_between_ns(thread_row, number)
-    before_ns = history.submit_ns(number) - delay_ns - history.submit_ns(thread_row)
-    waited_ns = np.where(blocked_ns >= 0, np.clip(blocked_ns - before_ns, 0, delay_ns), 0)
-    waited_ns = np.where(computing, waited_ns, delay_ns)
-    return {**columns, "delay_ns": waited_ns + np.rint((delay_ns - waited_ns) / factor).astype(np.int64),
-            "compute_ns": np.rint(compute_ns / factor).astype(np.int64)}

@@ -5,6 +5,8 @@ trace has the last of them in `waited_on`. The others are the thread's I/Os that
 and complete when it woke: on another drive one of these may be the last (docs/replay.md).
 """
 
+from collections.abc import Sequence
+
 import numpy as np
 
 from blkreel.replay.engine.engine import DEPENDENCY_REACH
@@ -12,6 +14,8 @@ from blkreel.replay.engine.engine import DEPENDENCY_REACH
 # Rows searched for the cause of a thread's first row.
 _CAUSE_ROWS = 4096
 UNKNOWN_NS = -1
+# Columns of the trace: times of a thread up to each of its rows, by what it did in them.
+THREAD_TIMES = ("blocked_ns", "slept_ns", "runnable_ns")
 NONE = -1
 
 
@@ -26,20 +30,21 @@ class History:
         self.rows = 0  # added so far
         self._first = 0  # number of the oldest row in _columns
         self._columns = {name: np.empty(0, np.int64) for name in ("source", "submit", "complete", "process", "kind",
-                                                                "blocked")}
+                                                                *THREAD_TIMES)}
 
     def add(self, source_row: np.ndarray, submit_ns: np.ndarray, latency_ns: np.ndarray, process: np.ndarray,
-            kind: np.ndarray, blocked_ns: np.ndarray | None = None) -> np.ndarray:
+            kind: np.ndarray, thread_times_ns: Sequence[np.ndarray | None] = ()) -> np.ndarray:
         """Add rows, drop rows out of their reach, and return the numbers of the added rows.
 
-        blocked_ns: of the trace; None if it has no such column.
+        thread_times_ns: THREAD_TIMES; None for one that the trace does not have.
         """
         complete_ns = np.where(latency_ns >= 0, submit_ns + latency_ns, UNKNOWN_NS)
         dropped = max(0, self.rows - self.reach) - self._first
         self._first += dropped
+        unknown = np.full(len(submit_ns), UNKNOWN_NS)
+        times = [unknown if column is None else column for column in thread_times_ns or [None] * len(THREAD_TIMES)]
         for name, values in (("source", source_row), ("submit", submit_ns), ("complete", complete_ns),
-                             ("process", process), ("kind", kind),
-                             ("blocked", np.full(len(submit_ns), UNKNOWN_NS) if blocked_ns is None else blocked_ns)):
+                             ("process", process), ("kind", kind), *zip(THREAD_TIMES, times, strict=True)):
             self._columns[name] = np.concatenate([self._columns[name][dropped:], values])
         number = np.arange(self.rows, self.rows + len(source_row))
         self.rows += len(source_row)
@@ -70,12 +75,11 @@ class History:
         """Any value where the number is NONE."""
         return np.asarray(self._columns["kind"][np.maximum(number - self._first, 0)])
 
-    def blocked_between_ns(self, earlier: np.ndarray, later: np.ndarray) -> np.ndarray:
-        """How long the thread of both rows was blocked between them; UNKNOWN_NS if unknown or earlier is NONE."""
-        before_ns, blocked_ns = (self._columns["blocked"][np.maximum(number - self._first, 0)]
-                                 for number in (earlier, later))
-        known = (earlier >= 0) & (before_ns >= 0) & (blocked_ns >= before_ns)
-        return np.where(known, blocked_ns - before_ns, UNKNOWN_NS)
+    def between_ns(self, name: str, earlier: np.ndarray, later: np.ndarray) -> np.ndarray:
+        """How much one of THREAD_TIMES grew between two rows of a thread; UNKNOWN_NS if unknown or earlier is NONE."""
+        before_ns, until_ns = (self._columns[name][np.maximum(number - self._first, 0)] for number in (earlier, later))
+        known = (earlier >= 0) & (before_ns >= 0) & (until_ns >= before_ns)
+        return np.where(known, until_ns - before_ns, UNKNOWN_NS)
 
     def in_reach(self, number: np.ndarray, of: np.ndarray) -> np.ndarray:
         """The numbers, NONE where they are out of reach of the rows `of`."""

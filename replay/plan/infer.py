@@ -11,7 +11,8 @@ import numpy as np
 from blkreel.common.limits import check_state
 from blkreel.replay.engine.engine import DEPENDENCY_REACH, Batch
 
-from .dependencies import KINDS, computed_faster, distances
+from .computing import divided
+from .dependencies import KINDS, distances
 from .history import NONE, UNKNOWN_NS, History, last_before
 
 _THREAD_BYTES = 1900  # of memory for each, beside that of the plan
@@ -51,7 +52,7 @@ class Inferred:
         if self._compute == 1:
             return columns
         unknown = np.full(len(number), NONE)
-        return computed_faster(columns, self._compute, self._history, number, unknown, unknown < 0)
+        return divided(columns, self._compute, self._history, number, unknown, unknown < 0)
 
     def parents(self, tid: np.ndarray, source_row: np.ndarray, submit_ns: np.ndarray,
                 latency_ns: np.ndarray) -> tuple[list[np.ndarray], np.ndarray]:

@@ -15,6 +15,8 @@ import numpy as np
 from blkreel.replay.engine.engine import Batch
 from blkreel.traces.format.schema import FLAGS, NOT_USED, OPS, USE_COLUMNS
 
+from .history import THREAD_TIMES
+
 NO_USE = -1
 _OF_USES = set(USE_COLUMNS) - {"used_ns"}
 
@@ -67,8 +69,7 @@ class PageUses:
                  "tid": io["used_by"][at], "waited_on": np.full(len(at), -1, np.int64),
                  "flags": uses["flags"] & ~FLAGS["inherited"], "think_ns": io["used_think_ns"][at],
                  "use_of": source_row[at]}
-        if "blocked_ns" in uses:
-            uses["blocked_ns"] = io["used_blocked_ns"][at]
+        uses |= {name: io[f"used_{name}"][at] for name in THREAD_TIMES if name in uses}
         if self._waiting is not None:
             uses = {name: np.concatenate([self._waiting[name], column]) for name, column in uses.items()}
         order = np.argsort(uses["submit_ns"], kind="stable")

@@ -22,8 +22,8 @@ from blkreel.traces.samples import called, workload_names
 from . import dependencies
 from .batch import plan_batch
 from .extents import MappedBlocks
-from .history import History
-from .idle import IdleCompressor, IdlePolicy
+from .history import THREAD_TIMES, History
+from .idle import ORIGINAL, IdleCompressor, IdlePolicy
 from .infer import Inferred
 from .mapping import Mapping
 from .pace import InFlightLimits, Pace
@@ -265,13 +265,23 @@ class TracePlan(Plan):
         counts = PlannedCounts() if counts is None else counts
         threads = self.sharding.threads
         max_depth = MAX_DEPTH // (threads + len(self.stream_paces))
-        lanes = [Lane(self._batches(counts, shard, self.pace, shard), thread=shard,
+        lanes = [Lane(self._batches(counts, shard, self.pace, shard), thread=shard, processors=self.processors,
                       depth=min(max_depth, share(self.pace.depth, threads, shard) if self.pace.saturating
                                 else self.pace.depth)) for shard in range(threads)]
         for number, (stream, pace) in enumerate(self.stream_paces.items(), threads):
             lanes.append(Lane(self._batches(counts, number, pace, None, stream), min(max_depth, pace.depth),
                               number % threads))
         return lanes
+
+    @property
+    def processors(self) -> int:
+        """That the rows of the plan share, as the threads did; 0: what they waited for a processor is in their delays.
+
+        Only for all rows in one lane, at the captured times.
+        """
+        known = self.observed and all(name in self.trace.schema.names for name in THREAD_TIMES)
+        alone = self.sharding.threads == 1 and not self.stream_paces and self.idle == ORIGINAL
+        return int(self.trace.metadata.get("cpu_count") or 0) if self.pace.dependent and known and alone else 0
 
     def pace_account(self, counts: PlannedCounts | None = None) -> dict[str, Any]:
         planned = PlannedCounts() if counts is None else counts
@@ -281,6 +291,7 @@ class TracePlan(Plan):
         rows = sum(anchors[kind] for kind in ("waited", "followed", "caused", "absolute"))
         return {**self.pace.account(), "streams": streams, "threads": self.sharding.account(),
                 "dependencies": ("observed" if self.observed else "inferred") if dependent else None,
+                "processors": self.processors or None,
                 "dependencies_known": round(anchors["waited"] / rows, 4) if rows and self.observed else None,
                 "dependencies_inferred": round(anchors["waited"] / rows, 4) if rows and not self.observed else None,
                 "anchored": {kind: anchors[kind] for kind in dependencies.KINDS} if dependent else None,
@@ -331,8 +342,9 @@ class TracePlan(Plan):
         if pace.dependent:
             reach = DEPENDENCY_REACH // self.mapping.copies
             waits = (dependencies.Observed(self.trace.metadata.get("threads"), History(reach),
-                                           self.trace.footer.size_bytes, pace.compute) if self.observed
-                     else Inferred(reach=reach, file_bytes=self.trace.footer.size_bytes, compute=pace.compute))
+                                           self.trace.footer.size_bytes, pace.compute, self.processors)
+                     if self.observed else
+                     Inferred(reach=reach, file_bytes=self.trace.footer.size_bytes, compute=pace.compute))
             counts.dependencies[lane] = waits.counts
             counts.read_ahead[lane] = ReadAheadCount()
             if isinstance(waits, dependencies.Observed):

@@ -7,7 +7,7 @@
 int lane_init(struct lane *lane)
 {
 	lane->queue_was_full_ns = INT64_MIN;
-	return lane->plan.dependent ? schedule_init(&lane->schedule) : 0;
+	return lane->plan.dependent ? schedule_init(&lane->schedule, lane->processors) : 0;
 }
 
 /* No row is available: the plan has ended, or is late. */
@@ -32,26 +32,29 @@ static void end_starving(struct lane *lane, int64_t due_ns, int64_t now_ns)
 		lane->underruns++;
 }
 
-/* Admits rows until the schedule is full or no row is available. */
-static void look_ahead(struct lane *lane, int64_t now_ns)
+/* Admits rows until the schedule is full or no row is available. Returns the time of the schedule's next event. */
+static int64_t look_ahead(struct lane *lane, int64_t now_ns)
 {
 	struct plan *plan = &lane->plan;
+	int64_t next_ns;
 
 	while (schedule_has_room(&lane->schedule)) {
 		lane->window_was_full = false;
 		if (!plan_has_row(plan)) {
 			mark_missing(lane, now_ns);
-			return;
+			return schedule_advance(&lane->schedule, now_ns);
 		}
 		/* Only a row with its own deadline shows that the plan is late. */
 		end_starving(lane, plan->current->due_ns[plan->next] < 0 ? INT64_MAX : plan->current->due_ns[plan->next],
 			     now_ns);
 		schedule_admit(&lane->schedule, plan->current, plan->next++);
 	}
-	if (!schedule_first(&lane->schedule) && !lane->window_was_full) {
+	next_ns = schedule_advance(&lane->schedule, now_ns);
+	if (next_ns == LANE_NOTHING && !lane->window_was_full) {
 		lane->window_was_full = true;
 		lane->window_full++;
 	}
+	return next_ns;
 }
 
 void lane_deinit(struct lane *lane)
@@ -64,13 +67,8 @@ int64_t lane_next_due_ns(struct lane *lane, int64_t now_ns)
 {
 	struct plan *plan = &lane->plan;
 
-	if (plan->dependent) {
-		const struct waiting_row *row;
-
-		look_ahead(lane, now_ns);
-		row = schedule_first(&lane->schedule);
-		return row ? row->row.due_ns : LANE_NOTHING;
-	}
+	if (plan->dependent)
+		return look_ahead(lane, now_ns);
 	if (!plan_has_row(plan)) {
 		mark_missing(lane, now_ns);
 		return LANE_NOTHING;

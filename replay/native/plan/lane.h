@@ -16,6 +16,7 @@
 struct lane {
 	struct plan plan;
 	struct schedule schedule; /* used if plan.dependent */
+	unsigned processors;      /* that the rows share; 0: as many as they need */
 	unsigned depth;
 	unsigned outstanding;
 	bool background;           /* ends when all foreground lanes have ended */
@@ -38,7 +39,10 @@ struct lane {
 int lane_init(struct lane *lane);
 void lane_deinit(struct lane *lane);
 
-/* The deadline of the next row; -1: none; LANE_NOTHING: there is no row now. */
+/*
+ * The deadline of the next row where that has come, else a time before which none comes; -1: no deadline;
+ * LANE_NOTHING: there is no row now.
+ */
 int64_t lane_next_due_ns(struct lane *lane, int64_t now_ns);
 
 /* Target, op and extent of the next row. */

@@ -55,9 +55,13 @@ struct plan_row {
 #define PLAN_PARENT_COLUMNS(X)                                                                                          \
 	X(int32_t, after_1, after[0]) X(int32_t, after_2, after[1]) X(int32_t, after_3, after[2])                       \
 	X(int32_t, after_4, after[3])
-/* compute_ns: after that submission. delay_ns: after the last of these. */
+/*
+ * compute_ns: after that submission, delay_ns: after the last of these. compute_cpu_ns of a shared processor come before
+ * the first, delay_cpu_ns after the second.
+ */
 #define PLAN_DELAY_COLUMNS(X)                                                                                           \
-	X(int32_t, behind, behind) X(int64_t, compute_ns, compute_ns) X(int64_t, delay_ns, delay_ns)
+	X(int32_t, behind, behind) X(int64_t, compute_ns, compute_ns) X(int64_t, delay_ns, delay_ns)                    \
+	X(int64_t, compute_cpu_ns, compute_cpu_ns) X(int64_t, delay_cpu_ns, delay_cpu_ns)
 #define PLAN_CAPTURED_COLUMNS(X)                                                                                        \
 	X(int64_t, captured_ns, captured_ns) X(int64_t, captured_latency_ns, captured_latency_ns)                       \
 	X(int64_t, idle_removed_ns, idle_removed_ns) X(int32_t, tid, tid)

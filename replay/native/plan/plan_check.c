@@ -78,6 +78,11 @@ static int check_dependencies(const struct plan_block *block, uint32_t i, int64_
 		snprintf(why, size, "has a delay of %" PRId64 " ns", block->delay_ns[i]);
 		return -EINVAL;
 	}
+	if (block->compute_cpu_ns[i] < 0 || block->delay_cpu_ns[i] < 0) {
+		snprintf(why, size, "has a processor time of %" PRId64 " and %" PRId64 " ns", block->compute_cpu_ns[i],
+			 block->delay_cpu_ns[i]);
+		return -EINVAL;
+	}
 	return 0;
 }
 

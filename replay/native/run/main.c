@@ -37,8 +37,8 @@ static const char usage[] =
 	"usage: blkreel-replay [options] TARGET...  (reads a plan from stdin, writes records to stdout)\n"
 	"       blkreel-replay --nil BYTES [options]\n"
 	"  --depth N         keep at most N rows outstanding (1024)\n"
-	"  --lane FD,DEPTH,THREAD[,background|,start=NS]  read a plan from FD, issue it at its own depth; once for each\n"
-	"                    plan. start: no row before this time.\n"
+	"  --lane FD,DEPTH,THREAD[,background|,start=NS][,processors=N]  read a plan from FD, issue it at its own depth;\n"
+	"                    once for each plan. start: no row before this time. processors: that its rows share.\n"
 	"                    A background lane ends when all others have, and shares its thread with another lane\n"
 	"  --stop-ns N       issue nothing later than N after the start\n"
 	"  --may-write INDEX  open that target (from 0) for writing; the others get only reads and flushes\n"
@@ -75,6 +75,8 @@ static int add_lane(void *context, const char *text)
 		return EXIT_WRONG_USAGE;
 	lane.background = !strcmp(text + end, ",background");
 	if (sscanf(text + end, ",start=%" SCNd64 "%n", &lane.start_ns, &tail) == 1 && lane.start_ns >= 0)
+		end += tail;
+	if (sscanf(text + end, ",processors=%u%n", &lane.processors, &tail) == 1)
 		end += tail;
 	if (text[end] && !lane.background)
 		return EXIT_WRONG_USAGE;

@@ -20,6 +20,7 @@ struct lane_options {
 	unsigned thread;
 	bool background; /* ends when all foreground lanes have ended */
 	int64_t start_ns; /* time of the earliest issue */
+	unsigned processors; /* that rows with processor time share; 0: as many as they need */
 };
 
 struct run_options {

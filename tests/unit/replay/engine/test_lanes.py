@@ -3,16 +3,19 @@
 import numpy as np
 import pytest
 from cases import cases
+from engine_rule import issued
 from hypothesis import given
 from hypothesis import strategies as st
 
 from blkreel.common.errors import SafetyError, UsageError
 from blkreel.replay.engine.engine import (
     BLOCK_ROWS,
+    DEPENDENCY_COLUMNS,
     DEPENDENCY_REACH,
     OMITTED,
     Lane,
 )
+from blkreel.replay.simulated.spec import ZERO_LATENCY, parse
 from blkreel.traces.format.schema import FLAGS, OPS
 
 GIB = 1 << 30
@@ -20,12 +23,11 @@ MS = 1_000_000
 AFTER = ("after_1", "after_2", "after_3", "after_4")
 
 
-def dependent(plan, delay_ns=0, compute_ns=0, **dependencies):
+def dependent(plan, **columns):
     """The plan with dependencies: dependent(plan, after_1=[0, 1], behind=...), what is not named is 0."""
     count = len(plan["op"])
-    given = {name: np.broadcast_to(np.asarray(dependencies.get(name, 0), "i4"), count) for name in (*AFTER, "behind")}
-    return {**plan, **given, "compute_ns": np.broadcast_to(np.asarray(compute_ns, "i8"), count),
-            "delay_ns": np.broadcast_to(np.asarray(delay_ns, "i8"), count)}
+    return plan | {name: np.broadcast_to(np.asarray(columns.get(name, 0), code), count)
+                   for name, code in DEPENDENCY_COLUMNS}
 
 
 @pytest.fixture
@@ -104,11 +106,44 @@ def test_any_graph_is_followed(a_plan, issue, data):
     delay_ns = [data.draw(st.sampled_from([0, 1000, 60_000])) for _ in range(count)]
     compute_ns = [data.draw(st.sampled_from([0, 5000, 70_000])) for _ in range(count)]
     due_ns = [data.draw(st.sampled_from([-1, 0, 100_000])) for _ in range(count)]
-    plan = dependent(a_plan(np.arange(count) * 4096, due_ns=due_ns), delay_ns, compute_ns, **dependencies)
+    plan = dependent(a_plan(np.arange(count) * 4096, due_ns=due_ns), delay_ns=delay_ns, compute_ns=compute_ns,
+                     **dependencies)
     totals, records = issue(plan, nil_bytes=GIB, depth=data.draw(st.integers(1, 8)))
     assert totals["completed_ops"] == count
     assert totals["stopped"] is None
     assert_dependencies_held(plan, in_plan_order(records))
+
+
+@cases(12)
+@given(data=st.data())
+def test_computing_rows_share_the_processors_equally(a_plan, run_lanes, data):
+    """Threads that read one block after the other, follow each other, or read several at once; by exact fractions."""
+    count, processors = data.draw(st.integers(1, 30)), data.draw(st.integers(1, 3))
+    columns = {name: [data.draw(st.one_of(st.just(0), st.integers(0, min(i, 6)))) for i in range(count)]
+               for name in ("after_1", "after_2", "behind")}
+    times_ns = {"delay_ns": [0, 7000], "compute_ns": [0, 9000], "delay_cpu_ns": [0, 1, 11_000, 100_000],
+                "compute_cpu_ns": [0, 30_000, 170_001]}
+    columns |= {name: [data.draw(st.sampled_from(choices)) for _ in range(count)] for name, choices in times_ns.items()}
+    due_ns = [data.draw(st.sampled_from([0, 10_000, 100_000])) for i in range(count)]
+    plan = dependent(a_plan(np.arange(count) * 4096, due_ns=due_ns), **columns)
+    _, records = run_lanes([Lane([plan], 64, processors=processors)],
+                           simulated=(parse("nil:1GiB,read_latency=60us,clock=virtual"),))
+    rows = in_plan_order(records)
+    exact_ns = issued(plan, rows["complete_ns"] - rows["submit_ns"], processors)
+    # Each end of computing is rounded to a nanosecond.
+    assert np.abs(rows["submit_ns"] - exact_ns).max() <= 2 * count
+    unshared = issued(plan, rows["complete_ns"] - rows["submit_ns"], count)
+    assert processors < count or exact_ns == unshared
+
+
+def test_a_processor_for_each_thread_makes_none_wait(a_plan, run_lanes):
+    """Two threads that compute for 1 ms take as long as one on two processors, and twice as long on one."""
+    plan = dependent(a_plan(np.arange(4) * 4096, due_ns=0), after_1=[0, 0, 2, 2], delay_cpu_ns=MS)
+    ends = {}
+    for processors in (0, 1, 2):
+        _, records = run_lanes([Lane([plan], 64, processors=processors)], simulated=(ZERO_LATENCY,))
+        ends[processors] = in_plan_order(records)["submit_ns"][2:].tolist()
+    assert ends == {0: [0, 0], 1: [2 * MS, 2 * MS], 2: [MS, MS]}
 
 
 def test_rows_in_number_beyond_what_is_known_ahead(a_plan, issue):
@@ -139,6 +174,7 @@ def test_a_dropped_row_does_not_hold_those_behind_it(a_plan, tmp_path, issue):
     ({"behind": [0, -1]}, "waits for a row -1 rows back"),
     ({"delay_ns": [0, -5]}, "delay of -5 ns"),
     ({"compute_ns": [0, -7]}, "compute time of -7 ns"),
+    ({"delay_cpu_ns": [0, -7]}, "processor time of 0 and -7 ns"),
 ])
 def test_an_invalid_dependency_is_refused(a_plan, issue, change, says):
     plan = dependent(a_plan([0, 4096]))

@@ -171,7 +171,8 @@ def test_rows_behind_others_are_cut_too(a_plan, run_lanes):
     plan = a_plan(np.zeros(count, "i8"))
     zeros = np.zeros(count, "i4")
     plan |= {"after_1": np.minimum(np.arange(count), 1), "after_2": zeros, "after_3": zeros, "after_4": zeros,
-             "behind": zeros, "compute_ns": np.zeros(count, "i8"), "delay_ns": np.full(count, MS)}
+             "behind": zeros, "compute_ns": zeros.astype("i8"), "delay_ns": np.full(count, MS),
+             "compute_cpu_ns": zeros.astype("i8"), "delay_cpu_ns": zeros.astype("i8")}
     totals, records = run_lanes([Lane([plan], 4)], stop_ns=20 * MS + MS // 2, simulated=(ZERO_LATENCY,))
     assert totals["time_limit"] is True
     assert_is_prefix(records, 21)

@@ -1,0 +1,103 @@
+"""Computing times of the rows of a dependent replay: what part of a think time needs a processor.
+
+A thread's time between two rows is the sum of what it was blocked by I/O, slept for anything else, waited for a
+processor, and computed. On another drive other threads compute at the same time, so that the waits for a processor are
+not those of the capture: the engine shares the processors among the rows that compute (docs/replay.md).
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from blkreel.replay.engine.engine import Batch
+
+from .history import UNKNOWN_NS, History
+
+
+@dataclass(frozen=True)
+class _Part:
+    """A part of the rows' think times, in ns. waiting_ns: for a processor."""
+
+    asleep_ns: np.ndarray
+    waiting_ns: np.ndarray
+    cpu_ns: np.ndarray
+
+    @property
+    def runs_ns(self) -> np.ndarray:
+        """For how long the thread can run."""
+        return np.asarray(self.waiting_ns + self.cpu_ns)
+
+
+def divided(columns: Batch, factor: float, history: History, number: np.ndarray, thread_row: np.ndarray,
+            computing: np.ndarray) -> Batch:
+    """Rows of distances() with the computing times divided by the factor.
+
+    thread_row: the previous row of the same thread, or NONE. Time that the thread was blocked by I/O after the
+    completion that it waited for stays, and so does what it slept, where the trace has it. computing: rows whose
+    distances are computing time at all; without `slept_ns` waits for timers, frames or the network are.
+    """
+    waited_ns = np.where(computing, _blocked_ns(columns, history, number, thread_row), columns["delay_ns"])
+    return {**columns, "delay_ns": waited_ns + _rounded((columns["delay_ns"] - waited_ns) / factor),
+            "compute_ns": _rounded(columns["compute_ns"] / factor)}
+
+
+def on_processors(columns: Batch, processors: int, factor: float, history: History, number: np.ndarray,
+                  thread_row: np.ndarray) -> tuple[Batch, np.ndarray]:
+    """Rows of distances() with the time that they need of a processor in *_cpu_ns, and a mask of the rows that have it.
+
+    processors: of the captured machine. factor: divisor of the computing times. thread_row: as for divided().
+    What a row waited for a processor while no more threads of the trace computed than there were processors was other
+    programs' doing: it stays in its delay.
+    """
+    slept_ns, waiting_ns = (history.between_ns(name, thread_row, number) for name in ("slept_ns", "runnable_ns"))
+    known = (slept_ns >= 0) & (waiting_ns >= 0)
+    blocked_ns = _blocked_ns(columns, history, number, thread_row)
+    submit_ns = history.submit_ns(number)
+    # A thread that is woken waits for a processor then, so that the waits belong to the end as far as they fit there.
+    after = _part(columns["delay_ns"] - blocked_ns, slept_ns, waiting_ns, known)
+    before = _part(columns["compute_ns"], slept_ns - after.asleep_ns, waiting_ns - after.waiting_ns, known)
+    # In the order of the engine: computing, sleep, and after the completion sleep, computing.
+    explained = _explained_ns([(before, history.submit_ns(thread_row)), (after, submit_ns - after.runs_ns)], known,
+                              processors)
+    result = dict(columns)
+    for name, part, explained_ns in zip(("compute", "delay"), (before, after), explained, strict=True):
+        fixed_ns = part.asleep_ns + part.waiting_ns - explained_ns + (blocked_ns if part is after else 0)
+        result[f"{name}_ns"] = np.where(known, fixed_ns, columns[f"{name}_ns"])
+        result[f"{name}_cpu_ns"] = np.where(known, _rounded(part.cpu_ns / factor), 0)
+    return result, known
+
+
+def _rounded(time_ns: np.ndarray) -> np.ndarray:
+    return np.rint(time_ns).astype(np.int64)
+
+
+def _blocked_ns(columns: Batch, history: History, number: np.ndarray, thread_row: np.ndarray) -> np.ndarray:
+    """How long the thread was blocked by I/O after the completion that it waited for, before the row."""
+    blocked_ns = history.between_ns("blocked_ns", thread_row, number)
+    before_ns = history.submit_ns(number) - columns["delay_ns"] - history.submit_ns(thread_row)
+    return np.where(blocked_ns == UNKNOWN_NS, 0, np.clip(blocked_ns - before_ns, 0, columns["delay_ns"]))
+
+
+def _part(length_ns: np.ndarray, slept_ns: np.ndarray, waiting_ns: np.ndarray, known: np.ndarray) -> _Part:
+    """The part of this length, with as much of the waits and the sleep as it has room for."""
+    waiting_ns = np.where(known, np.clip(waiting_ns, 0, length_ns), 0)
+    asleep_ns = np.where(known, np.clip(slept_ns, 0, length_ns - waiting_ns), 0)
+    return _Part(asleep_ns, waiting_ns, np.where(known, length_ns - waiting_ns - asleep_ns, 0))
+
+
+def _explained_ns(parts: list[tuple[_Part, np.ndarray]], known: np.ndarray, processors: int) -> list[np.ndarray]:
+    """The part of waiting_ns for which the threads of these rows shared the processors, by the rule of the engine.
+
+    parts: with the time from which each runs. Rows of other batches of the plan are not counted.
+    """
+    begin_ns = np.concatenate([since_ns[known] for _, since_ns in parts])
+    end_ns = begin_ns + np.concatenate([part.runs_ns[known] for part, _ in parts])
+    at_ns, index = np.unique(np.concatenate([begin_ns, end_ns]), return_inverse=True)
+    begin, end = index[:len(begin_ns)], index[len(begin_ns):]
+    computing = np.cumsum(np.bincount(begin, minlength=len(at_ns)) - np.bincount(end, minlength=len(at_ns)))
+    # What each computing thread lost to the others, up to each of the times.
+    lost_share = 1 - np.minimum(1, processors / np.maximum(computing, 1))
+    lost_ns = np.concatenate([[0], np.cumsum(np.diff(at_ns) * lost_share[:-1])])
+    explained = np.zeros((len(parts), len(known)), np.int64)
+    explained[:, known] = _rounded(lost_ns[end] - lost_ns[begin]).reshape(len(parts), -1)
+    return [np.minimum(shared_ns, part.waiting_ns) for shared_ns, (part, _) in zip(explained, parts, strict=True)]

@@ -1,0 +1,120 @@
+"""Threads that share processors: what a plan says of another drive is what the program itself does there."""
+
+from fractions import Fraction
+
+import numpy as np
+import pytest
+from cases import cases
+from engine_rule import issued
+from hypothesis import given
+from hypothesis import strategies as st
+
+from blkreel.replay.plan.computing import on_processors
+from blkreel.replay.plan.dependencies import Observed
+from blkreel.replay.plan.history import NONE, History
+from blkreel.traces.format.schema import FLAGS
+
+THREADS = {str(tid): {"pid": 1, "comm": "a"} for tid in range(1, 9)}
+US = 1000
+
+
+def program(threads, latency_ns, processors, others=0):
+    """Columns of the reads of a program, one after the other in each thread, as a capture has them.
+
+    threads: for each thread, its reads as (sleep_ns, cpu_ns) before each. A thread sleeps, then computes, on
+    processors that all computing threads share equally, then reads and waits. others: threads that compute all the time
+    and read nothing.
+    """
+    at, rows = Fraction(0), []
+    left = [None] * len(threads)  # processor time of a thread that computes
+    due = [Fraction(steps[0][0]) if steps else None for steps in threads]  # when it begins to compute
+    step, waiting = [0] * len(threads), [Fraction(0)] * len(threads)
+    last, blocked, slept = [-1] * len(threads), [0] * len(threads), [steps[0][0] if steps else 0 for steps in threads]
+    while any(x is not None for x in (*left, *due)):
+        share = min(Fraction(1), Fraction(processors, max(1, others + sum(x is not None for x in left))))
+        times = [at + x / share for x in left if x is not None] + [x for x in due if x is not None]
+        next_at = max(at, min(times))
+        for t in range(len(threads)):
+            if left[t] is not None:
+                left[t] -= (next_at - at) * share
+                waiting[t] += (next_at - at) * (1 - share)
+        at = next_at
+        for t, steps in enumerate(threads):
+            if due[t] is not None and due[t] <= at:
+                due[t], left[t] = None, Fraction(steps[step[t]][1])
+            if left[t] is not None and left[t] <= 0:
+                rows.append((at, t + 1, last[t], blocked[t], slept[t], waiting[t]))
+                left[t], last[t] = None, len(rows) - 1
+                step[t] += 1
+                blocked[t] += latency_ns
+                if step[t] < len(steps):
+                    slept[t] += steps[step[t]][0]
+                    due[t] = at + latency_ns + steps[step[t]][0]
+    names = ("submit_ns", "tid", "waited_on", "blocked_ns", "slept_ns", "runnable_ns")
+    io = {name: np.array([round(row[i]) for row in rows], np.int64) for i, name in enumerate(names)}
+    done_ns = io["submit_ns"] + latency_ns
+    return io | {"latency_ns": np.full(len(rows), latency_ns), "flags": np.full(len(rows), FLAGS["own"]),
+                 "think_ns": np.where(io["waited_on"] >= 0, io["submit_ns"] - done_ns[io["waited_on"]], 0)}
+
+
+def planned(io, processors, compute=1.0):
+    plan = Observed(THREADS, compute=compute, processors=processors).columns(
+        io, np.arange(len(io["submit_ns"])), io["submit_ns"])
+    return plan | {"due_ns": io["submit_ns"]}
+
+
+def of_threads(tid, submit_ns):
+    """The submissions of each thread in their order: on another drive the threads may read in another order."""
+    return [sorted(np.array(submit_ns)[tid == thread].tolist()) for thread in np.unique(tid)]
+
+
+# A thread's first read has no time before it in a trace, so that all begin at once.
+THREAD = st.lists(st.tuples(st.sampled_from([0, 0, 40 * US]), st.sampled_from([1 * US, 30 * US, 250 * US])),
+                  min_size=1, max_size=8).map(lambda steps: [(0, 0), *steps])
+
+
+@cases(40)
+@given(threads=st.lists(THREAD, min_size=1, max_size=5), processors=st.integers(1, 3),
+       latency_us=st.tuples(st.sampled_from([5, 80, 900]), st.sampled_from([5, 80, 900])))
+def test_another_drive_gives_the_times_of_the_program_there(threads, processors, latency_us):
+    captured, other = (program(threads, us * US, processors) for us in latency_us)
+    count = len(captured["submit_ns"])
+    submit_ns = issued(planned(captured, processors), np.full(count, latency_us[1] * US), processors)
+    for replayed, actual in zip(of_threads(captured["tid"], submit_ns), of_threads(other["tid"], other["submit_ns"]),
+                                strict=True):
+        assert np.abs(np.array(replayed) - actual).max() <= 4 * count
+
+
+def test_what_other_programs_took_of_a_processor_stays():
+    """A program outside of the trace takes half of the only processor: on the drive of the trace the times stay."""
+    captured = program([[(0, 0), (0, 50 * US), (0, 50 * US)]], 10 * US, 1, others=1)
+    plan = planned(captured, 1)
+    assert (plan["delay_cpu_ns"].tolist(), plan["delay_ns"].tolist()) == ([0, 50 * US, 50 * US], [0, 50 * US, 50 * US])
+    assert issued(plan, [10 * US] * 3, 1) == captured["submit_ns"].tolist()
+
+
+def test_only_processor_time_is_divided():
+    """--compute x2: sleep and waits for other programs stay, the computing takes half."""
+    captured = program([[(0, 0), (40 * US, 50 * US)]], 10 * US, 1, others=1)
+    plan = planned(captured, 1, compute=2)
+    assert (plan["delay_cpu_ns"].tolist(), plan["delay_ns"].tolist()) == ([0, 25 * US], [0, 90 * US])
+
+
+@pytest.mark.parametrize("missing", ["slept_ns", "runnable_ns"])
+def test_a_thread_whose_times_are_not_known_keeps_its_delay(missing):
+    captured = program([[(0, 0), (40 * US, 50 * US)]], 10 * US, 1)
+    captured[missing][:] = -1
+    plan = planned(captured, 1)
+    assert (plan["delay_cpu_ns"].tolist(), plan["delay_ns"].tolist()) == ([0, 0], [0, 90 * US])
+
+
+def test_computing_during_an_io_is_shared_before_the_thread_sleeps():
+    """It computes 60 us while its read of 100 us is in flight, waits 5 us for a processor when that is done."""
+    history = History()
+    submit_ns, latency_ns, *times_ns = US * np.array([[0, 120], [100, 1], [0, 40], [0, 0], [0, 5]])
+    number = history.add(np.arange(2), submit_ns, latency_ns, np.zeros(2, int), np.ones(2, int), times_ns)
+    columns = {"compute_ns": np.array([0, 60 * US]), "delay_ns": np.array([0, 20 * US])}
+    result, known = on_processors(columns, 1, 1.0, history, number, np.array([NONE, 0]))
+    assert known.tolist() == [False, True]
+    assert {name: column[1] for name, column in result.items()} == {
+        "compute_cpu_ns": 60 * US, "compute_ns": 0, "delay_cpu_ns": 15 * US, "delay_ns": 5 * US}
