@@ -29,6 +29,8 @@ pytestmark = pytest.mark.kernel
 
 BLOCK_BYTES = 4096
 AT_ONCE = 3
+# Of completions that the kernel keeps from BPF, a capture records the I/O when its tag is used again.
+UNSEEN = 2
 _PROCESSES = multiprocessing.get_context("forkserver")
 _PROCESSES.set_forkserver_preload(["blkreel.capture.session"])
 
@@ -148,17 +150,22 @@ def recovered(output):
     return open_trace(output)
 
 
-def assert_holds(trace, reader, until_ns):
-    """Every read that was whole between the start and `until_ns`, each once, and none out of order."""
+def assert_holds(trace, reader, until_ns, unseen=0):
+    """Every read that was whole between the start and `until_ns`, each once, and none out of order.
+
+    unseen: so many may be missing between two others.
+    """
     times_ns = np.array(reader.times_ns)
     epoch_ns = trace.metadata["epoch_ns"]
     rows = trace.table(["offset_bytes", "submit_ns", "op"]).to_pandas()
     blocks = rows.offset_bytes.to_numpy() // BLOCK_BYTES
-    assert (rows.op == 0).all() and (np.diff(blocks) % reader.blocks == 1).all(), "one after the other, without a gap"
+    gaps = np.diff(blocks) % reader.blocks - 1
+    assert (rows.op == 0).all() and (gaps >= 0).all() and gaps.sum() <= unseen, "one after the other"
     owed = np.flatnonzero((times_ns[:, 0] > epoch_ns) & (times_ns[:, 1] < until_ns))
     if len(owed):
         assert len(rows) and blocks[0] <= owed[0] and blocks[-1] >= owed[-1]
-        submit_ns = epoch_ns + rows.submit_ns.to_numpy()[owed[0] - blocks[0]:][:len(owed)]
+        owed = np.intersect1d(owed, blocks)
+        submit_ns = epoch_ns + rows.submit_ns.to_numpy()[np.searchsorted(blocks, owed)]
         assert (submit_ns >= times_ns[owed, 0]).all() and (submit_ns <= times_ns[owed, 1]).all()
 
 
@@ -195,7 +202,7 @@ def test_killed_while_recording(reader, victim, count):
             assert trace.metadata["lost"]["total"] == 0 and trace.metadata["threads"]
         else:
             # What it had not written is lost: how much that is depends on when it had a processor.
-            assert_holds(trace, reader, written_ns)
+            assert_holds(trace, reader, written_ns, unseen=UNSEEN)
             assert "broke off" in findings.warnings[0] and trace.metadata["threads"]
 
     each(count, one)

@@ -17,7 +17,7 @@ from quiet import progress
 from small_trace import new_trace
 
 from blkreel.replay.drive.target import find_target
-from blkreel.replay.engine.engine import run_engine
+from blkreel.replay.engine.engine import PLAN_BLOCKS_AHEAD, run_engine
 from blkreel.replay.plan.idle import ORIGINAL as ALL_IDLE
 from blkreel.replay.plan.pace import ORIGINAL, Pace
 from blkreel.replay.plan.planner import plan_trace
@@ -52,8 +52,9 @@ def replayed(loop_drive, tmp_path):
 
     meanwhile() prepares what shall disturb it, and gives what then does, in a thread, once I/Os are being issued: it is
     called with the pid of the helper. Where it was not over before the last I/O, as on a machine that lets us notice
-    the run too late, all is done again with twice as many. slow_plan gets the batches of the plan and what waits until
-    I/Os are being issued; slow_rows is called after each block of records; options replace those of the engine.
+    the run too late, all is done again with twice as many. slow_plan gets the batches of the plan and completed(count),
+    which waits until so many I/Os are complete; slow_rows is called after each block of records; options replace those
+    of the engine.
     """
     runs = []
 
@@ -71,13 +72,18 @@ def replayed(loop_drive, tmp_path):
                   offset_bytes=np.arange(count) % 1000 * 4096, op=1)
         target = find_target(loop_drive(8 * MIB))
         plan = plan_trace(open_trace(trace), target, pace=pace, idle=ALL_IDLE)
-        begun = threading.Event()
+        progressed, progress_of = threading.Condition(), {"completed": 0}
+
+        def completed(count):
+            with progressed:
+                assert progressed.wait_for(lambda: progress_of["completed"] >= count, timeout=300)
 
         def engine(given, batches, on_rows, on_note):
             def note(fields):
                 on_note(fields)
-                if fields["submitted"]:
-                    begun.set()
+                with progressed:
+                    progress_of.update(completed=fields["completed"])
+                    progressed.notify()
                 if disturber:
                     disturber.act_on(helpers_of(os.getpid()))
 
@@ -87,7 +93,7 @@ def replayed(loop_drive, tmp_path):
                     slow_rows()
 
             given = dataclasses.replace(given, **options)
-            return run_engine(given, slow_plan(batches, begun.wait) if slow_plan else batches, take, note)
+            return run_engine(given, slow_plan(batches, completed) if slow_plan else batches, take, note)
 
         output = RunDirectory(tmp_path / f"run{len(runs)}", False)
         runs.append(output)
@@ -236,40 +242,47 @@ def test_busy_loops_beside_a_run_without_deadlines(replayed, busy_loops):
 
 
 def test_a_plan_that_comes_slowly(replayed):
-    """The pipe holds all of it: on a busy machine, whose run begins late, all would be there before it is due."""
-    def slowly(batches, wait_until_begun):
-        for batch in batches:
-            for first in range(0, len(batch["op"]), 100):
-                if first >= 5000:
-                    wait_until_begun()
-                    time.sleep(0.03)
-                yield {name: column[first:first + 100] for name, column in batch.items()}
+    """Each of its last parts comes when all before is complete, and is due by then, however busy the machine is.
 
-    account = replayed(10_000, 100_000, slow_plan=slowly)
+    The run begins with the first PLAN_BLOCKS_AHEAD parts.
+    """
+    def slowly(batches, completed):
+        for batch in batches:
+            for first in range(0, len(batch["op"]), 500):
+                if first > 500 * PLAN_BLOCKS_AHEAD:
+                    completed(first)
+                    time.sleep(0.03)
+                yield {name: column[first:first + 500] for name, column in batch.items()}
+
+    account = replayed(8000, 100_000, slow_plan=slowly)
     assert_withheld(account, "plan")
     assert account["underruns"] > 0
 
 
-def slow_once():
-    """The reader of the records stops at the first of them."""
-    asleep = []
-
-    def take():
-        if not asleep:
-            asleep.append(True)
-            time.sleep(3)
-
-    return take
-
-
 @pytest.mark.parametrize("pace", [ORIGINAL, Pace("depth", 32)])
 def test_records_that_nobody_takes(replayed, pace):
-    """The blocks of records between engine and pipe hold half a million.
+    """The reader stops at the first of them, for three seconds from when the engine has taken nearly as many rows as
+    the blocks of records between both hold, half a million.
 
     Twice as many a second would be more than a busy machine can issue, so that it is late for other reasons, too.
     """
-    account = replayed(1_000_000, 2000, slow_rows=slow_once(), pace=pace, nil_bytes=8 * MIB)
-    assert account["verdict"]["withheld"]
+    nearly_all, stopped = threading.Event(), []
+
+    def counted(batches, completed):
+        rows = 0
+        for batch in batches:
+            if rows > 600_000:  # of which the helper has read up to 280,000 ahead
+                nearly_all.set()
+            yield batch
+            rows += len(batch["op"])
+
+    def stop_once():
+        if not stopped:
+            stopped.append(nearly_all.wait(300))
+            time.sleep(3)
+
+    account = replayed(1_000_000, 2000, slow_plan=counted, slow_rows=stop_once, pace=pace, nil_bytes=8 * MIB)
+    assert stopped == [True] and account["verdict"]["withheld"]
     assert account["record_stalls"] > 0
     assert causes(account)["records"]["longest_ns"] > 10_000_000
     if pace is ORIGINAL:

@@ -10,6 +10,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from small_trace import new_trace
+from spooled import rows_on_disk
 from waiting import wait_until
 
 from blkreel.traces.format.reader import open_trace
@@ -107,7 +108,7 @@ def test_a_killed_run_keeps_its_samples(blkreel, loop_drive, trace, tmp_path):
     spool = spool_of(run)
     wait_until(lambda: samples_in(spool) > 12 and b"epoch_ns" in spool.read_bytes(), process)
     before = samples_in(spool)  # which may all be of the time before the first I/O
-    wait_until(lambda: samples_in(spool) > before + 1, process)
+    wait_until(lambda: samples_in(spool) > before + 1 and rows_on_disk(run / "records.parquet"), process)
     written = samples_in(spool)
     os.kill(process.pid, signal.SIGKILL)
     process.wait()
