@@ -1,12 +1,16 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 #include "host.h"
+#include "cleanup.h"
 #include "clock.h"
 #include "memory.h"
 
+#include <fcntl.h>
 #include <pthread.h>
+#include <stdio.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
+#include <unistd.h>
 
 #define HIGHEST_NICE (-20)
 #define THREAD_STACK_BYTES (256u << 10)
@@ -80,6 +84,14 @@ bool host_lock_memory(void)
 void host_reduce_timer_slack(void)
 {
 	prctl(PR_SET_TIMERSLACK, 1ul, 0ul, 0ul, 0ul);
+}
+
+void host_raise_session(void)
+{
+	int fd CLEANUP_CLOSE = getsid(0) == getpid() ? open("/proc/self/autogroup", O_WRONLY | O_CLOEXEC) : -1;
+
+	if (fd >= 0)
+		dprintf(fd, "%d", HIGHEST_NICE);
 }
 
 bool host_take_priority(bool realtime)

@@ -33,6 +33,12 @@ bool host_lock_memory(void);
 /* Sets the timer slack of the calling thread from 50 us to 1 ns. */
 void host_reduce_timer_slack(void);
 
+/*
+ * Makes an ordinary priority of the caller's threads count beside other sessions, where the kernel shares processors
+ * among sessions first (autogroup) and the caller's is its own.
+ */
+void host_raise_session(void);
+
 /* Gives the caller real-time priority, or the highest ordinary one. Returns whether the kernel allowed it. */
 bool host_take_priority(bool realtime);
 

@@ -321,8 +321,11 @@ static int read_drives(struct drive *drives, struct options *options)
 /* Returns 0 or an exit code. */
 static int give_up_privilege(const struct options *options)
 {
-	int err = confine_process(options->target.passthrough);
+	int err;
 
+	if (options->run.realtime)
+		host_raise_session();
+	err = confine_process(options->target.passthrough);
 	if (err)
 		report_error(NULL, "cannot give up privileges: %s", strerror(-err));
 	return err ? EXIT_FAILED : 0;

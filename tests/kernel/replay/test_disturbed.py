@@ -8,6 +8,7 @@ import subprocess
 import sys
 import threading
 import time
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -239,6 +240,19 @@ def test_busy_loops_beside_a_run_without_deadlines(replayed, busy_loops):
     assert_withheld(account, "preempted")
     assert "throughput" in account["verdict"]["withheld"]
     assert account["verdict"]["level"] == "invalid", "all of its headline metrics are withheld"
+
+
+@pytest.mark.skipif(not Path("/proc/self/autogroup").exists(), reason="needs a kernel with CONFIG_SCHED_AUTOGROUP")
+@pytest.mark.parametrize("realtime, nice", [(True, -20), (False, 0)])
+def test_the_highest_ordinary_priority_counts_beside_other_sessions(replayed, realtime, nice):
+    """The kernel shares processors among sessions first, and the helper's is its own."""
+    groups = []
+
+    def look():
+        return lambda pid: groups.append(Path(f"/proc/{pid}/autogroup").read_text())
+
+    replayed(10_000, 100_000, meanwhile=look, realtime=realtime)
+    assert groups[-1].endswith(f"nice {nice}\n")
 
 
 def test_a_plan_that_comes_slowly(replayed):
