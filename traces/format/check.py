@@ -18,9 +18,9 @@ _REPAIRABLE = ("submit_ns goes back", "waited_on is not an earlier row", "think_
                "think_ns is negative")
 _LATEST_NS = 1 << 62  # of a completion, and the longest time: 146 years
 # The least value of columns whose other values the rows do not limit; that of times is limited by _LATEST_NS too.
-_LEAST = {"queue_ns": -1, "blocked_ns": -1, "used_ns": -2, "used_by": -1, "used_think_ns": -1,
-          "used_blocked_ns": -1, "idle_removed_ns": 0, "cpu": -1, "tid": -1, "inode": -1,
-          "cgroup": -1, "burst": -1, "source_row": -1}
+_LEAST = {"queue_ns": -1, "blocked_ns": -1, "slept_ns": -1, "runnable_ns": -1, "used_ns": -2, "used_by": -1,
+          "used_think_ns": -1, "used_blocked_ns": -1, "used_slept_ns": -1, "used_runnable_ns": -1, "idle_removed_ns": 0,
+          "cpu": -1, "tid": -1, "inode": -1, "cgroup": -1, "burst": -1, "source_row": -1}
 
 
 @dataclass

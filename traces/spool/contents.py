@@ -14,6 +14,7 @@ from blkreel.traces.format.schema import (
     TRACE_SCHEMA,
     UNKNOWN,
     USE_COLUMNS,
+    USER_COLUMNS,
     Metadata,
 )
 from blkreel.traces.format.writer import TraceWriter, table_of
@@ -64,7 +65,8 @@ class SpoolContents:
                     unread_bytes += HEADER.size + block.end_bytes - block.payload_at
             self.damaged_bytes = blocks.damaged_bytes + unread_bytes
         if metadata.get("page_uses") or self._notes.begun.get("page_uses"):
-            self.schema = _with_columns(self.schema, USE_COLUMNS)
+            names = (*USE_COLUMNS, *USER_COLUMNS) if "slept_ns" in self.schema.names else USE_COLUMNS
+            self.schema = _with_columns(self.schema, names)
 
     def metadata(self) -> Metadata:
         """Metadata of the trace: with the notes, without the keys of the spool itself."""

@@ -5,18 +5,23 @@ from collections.abc import Iterator
 import numpy as np
 import pyarrow as pa
 
-from blkreel.traces.format.schema import NOT_USED, USE_COLUMNS
+from blkreel.traces.format.schema import NOT_USED, UNKNOWN
 
 # capture/bpf/records.h: a row of the spool that is no I/O, and the flag of a read whose pages were noted.
 OP_USE = 127
 FLAG_PAGES_NOTED = 1 << 30
 
+# The columns of a read, and the columns of the row of its use from which they come.
+_COLUMNS_OF_USE = {"used_ns": "latency_ns", "used_by": "tid", "used_think_ns": "think_ns",
+                   "used_blocked_ns": "blocked_ns", "used_slept_ns": "slept_ns", "used_runnable_ns": "runnable_ns"}
+
 
 def with_page_uses(tables: Iterator[pa.Table]) -> Iterator[pa.Table]:
-    """Rows with USE_COLUMNS instead of rows with the operation OP_USE.
+    """Rows with the columns of their first uses instead of rows with the operation OP_USE.
 
-    tables: in order of `submit_ns`, all rows with the same one in the same table. A use has the `submit_ns` of its
-    read, and as `latency_ns` the time from there. The first one counts; that of a read that is not there is dropped.
+    tables: in order of `submit_ns`, all rows with the same one in the same table, with USE_COLUMNS and, if they have
+    `slept_ns` and `runnable_ns`, USER_COLUMNS. A use has the `submit_ns` of its read, and as `latency_ns` the time from
+    there. The first one counts; that of a read that is not there is dropped.
     """
     for table in tables:
         op, flags = table["op"].to_numpy(), table["flags"].to_numpy()
@@ -28,18 +33,19 @@ def with_page_uses(tables: Iterator[pa.Table]) -> Iterator[pa.Table]:
         rows = table.filter(pa.array(~is_use))
         is_noted = is_noted[~is_use]
         columns = _first_uses(rows["submit_ns"].to_numpy()[is_noted], table.filter(pa.array(is_use)))
-        for name, unknown in USE_COLUMNS.items():
+        for name, of_noted in columns.items():
             index = rows.schema.get_field_index(name)
-            values = np.full(rows.num_rows, unknown, rows.schema.field(index).type.to_pandas_dtype())
-            values[is_noted] = columns[name]
+            values = np.full(rows.num_rows, UNKNOWN[name], rows.schema.field(index).type.to_pandas_dtype())
+            values[is_noted] = of_noted
             rows = rows.set_column(index, rows.schema.field(index), pa.array(values))
         index = rows.schema.get_field_index("flags")
         yield rows.set_column(index, rows.schema.field(index), pa.array(flags[~is_use] & ~FLAG_PAGES_NOTED))
 
 
 def _first_uses(submit_ns: np.ndarray, uses: pa.Table) -> dict[str, np.ndarray]:
-    """USE_COLUMNS of reads, which are in order."""
-    result = {name: np.full(len(submit_ns), unknown, np.int64) for name, unknown in USE_COLUMNS.items()}
+    """The columns of reads, which are in order."""
+    names = [name for name in _COLUMNS_OF_USE if name in uses.column_names]
+    result = {name: np.full(len(submit_ns), UNKNOWN[name], np.int64) for name in names}
     result["used_ns"][:] = NOT_USED
     of_ns, used_ns = uses["submit_ns"].to_numpy(), uses["latency_ns"].to_numpy()
     order = np.lexsort((used_ns, of_ns))
@@ -48,7 +54,6 @@ def _first_uses(submit_ns: np.ndarray, uses: pa.Table) -> dict[str, np.ndarray]:
     known = at < len(first)
     known[known] = of_ns[first][at[known]] == submit_ns[known]
     row = first[at[known]]
-    for name, column in (("used_ns", "latency_ns"), ("used_by", "tid"), ("used_think_ns", "think_ns"),
-                         ("used_blocked_ns", "blocked_ns")):
-        result[name][known] = uses[column].to_numpy()[row]
+    for name in names:
+        result[name][known] = uses[_COLUMNS_OF_USE[name]].to_numpy()[row]
     return result

@@ -2,18 +2,20 @@
 
 import numpy as np
 import pyarrow as pa
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from blkreel.traces.format.schema import COLUMN_TYPES, FLAGS, NOT_USED, TRACE_SCHEMA, USE_COLUMNS
+from blkreel.traces.format.schema import COLUMN_TYPES, FLAGS, NOT_USED, TRACE_SCHEMA, USE_COLUMNS, USER_COLUMNS
 from blkreel.traces.spool.page_uses import FLAG_PAGES_NOTED, OP_USE, with_page_uses
 
 COLUMNS = [*TRACE_SCHEMA.names, "blocked_ns", *USE_COLUMNS]
+THREAD_COLUMNS = ["slept_ns", "runnable_ns", *USER_COLUMNS]
 
 
-def table_of(rows):
+def table_of(rows, columns=COLUMNS):
     """rows: {column: value} each; what is missing is 0."""
-    return pa.table({name: pa.array([row.get(name, 0) for row in rows], COLUMN_TYPES[name]) for name in COLUMNS})
+    return pa.table({name: pa.array([row.get(name, 0) for row in rows], COLUMN_TYPES[name]) for name in columns})
 
 
 def read(submit_ns, noted=True):
@@ -21,7 +23,8 @@ def read(submit_ns, noted=True):
 
 
 def use(submit_ns, after_ns, tid=7):
-    return {"op": OP_USE, "submit_ns": submit_ns, "latency_ns": after_ns, "tid": tid, "think_ns": 3, "blocked_ns": 4}
+    return {"op": OP_USE, "submit_ns": submit_ns, "latency_ns": after_ns, "tid": tid, "think_ns": 3, "blocked_ns": 4,
+            "slept_ns": 5, "runnable_ns": 6}
 
 
 @given(reads=st.lists(st.tuples(st.integers(0, 40), st.booleans()), unique_by=lambda row: row[0]),
@@ -42,6 +45,13 @@ def test_each_read_has_its_first_use(reads, uses, order):
         else:
             assert row["used_ns"] == (NOT_USED if noted else -1)
             assert {row[name] for name in USE_COLUMNS if name != "used_ns"} == {-1}
+
+
+@pytest.mark.parametrize(("columns", "values"), [(COLUMNS, {}), (
+    COLUMNS + THREAD_COLUMNS, {"used_slept_ns": [5, -1], "used_runnable_ns": [6, -1]})])
+def test_a_use_has_the_times_of_its_thread_that_the_rows_have(columns, values):
+    (table,) = with_page_uses(iter([table_of([read(1), use(1, 9), read(2)], columns)]))
+    assert {name: table[name].to_pylist() for name in USER_COLUMNS if name in table.column_names} == values
 
 
 def test_a_trace_without_uses_stays_as_it_is():

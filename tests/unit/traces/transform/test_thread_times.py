@@ -1,16 +1,19 @@
-"""The blocked times of threads in traces made from others."""
+"""The times of threads in traces made from others."""
 
 import pytest
 
 from blkreel.common.errors import UsageError
 from blkreel.traces.format.check import check
 from blkreel.traces.format.reader import open_trace
+from blkreel.traces.transform.anonymize import anonymize
 from blkreel.traces.transform.concat import concat
 from blkreel.traces.transform.merge import merge
 from blkreel.traces.transform.slice import Selection, slice_trace
 from blkreel.traces.transform.write_trace import write_trace
 
-BLOCKED_NS = [0, -1, 40, 70]
+TIMES_NS = [0, -1, 40, 70]
+OF_THREADS = ["blocked_ns", "slept_ns", "runnable_ns"]
+OF_USES = ["used_blocked_ns", "used_slept_ns", "used_runnable_ns"]
 
 
 @pytest.fixture
@@ -25,20 +28,28 @@ def trace(tmp_path):
     return make
 
 
-def blocked_ns(path):
-    return open_trace(path).table(["blocked_ns"])["blocked_ns"].to_pylist()
+def times_ns(path, column):
+    return open_trace(path).table([column])[column].to_pylist()
 
 
-def test_a_part_has_those_of_its_rows(trace, tmp_path):
-    """They count since the first I/O of the capture, so rows that are left out change nothing."""
-    slice_trace(trace("a", blocked_ns=BLOCKED_NS), tmp_path / "part.parquet", Selection(from_ns=150))
-    assert blocked_ns(tmp_path / "part.parquet") == [40, 70]
+@pytest.mark.parametrize("column", OF_THREADS + OF_USES)
+def test_a_part_has_those_of_its_rows(trace, tmp_path, column):
+    """They are sums of the thread, so rows that are left out change nothing."""
+    slice_trace(trace("a", **{column: TIMES_NS}), tmp_path / "part.parquet", Selection(from_ns=150))
+    assert times_ns(tmp_path / "part.parquet", column) == [40, 70]
 
 
+@pytest.mark.parametrize("column", OF_THREADS + OF_USES)
+def test_they_stay_without_names(trace, tmp_path, column):
+    anonymize(trace("a", **{column: TIMES_NS}), tmp_path / "anonymous.parquet", key=b"key")
+    assert times_ns(tmp_path / "anonymous.parquet", column) == TIMES_NS
+
+
+@pytest.mark.parametrize("column", OF_THREADS + OF_USES)
 @pytest.mark.parametrize(("join", "options"), [(concat, {}), (merge, {"align": "start"})])
-def test_of_a_trace_without_they_are_unknown(trace, tmp_path, join, options):
-    join([trace("a", blocked_ns=BLOCKED_NS), trace("b")], tmp_path / "both.parquet", **options)
-    assert sorted(blocked_ns(tmp_path / "both.parquet")) == sorted(BLOCKED_NS + [-1] * 4)
+def test_of_a_trace_without_they_are_unknown(trace, tmp_path, join, options, column):
+    join([trace("a", **{column: TIMES_NS}), trace("b")], tmp_path / "both.parquet", **options)
+    assert sorted(times_ns(tmp_path / "both.parquet", column)) == sorted(TIMES_NS + [-1] * 4)
     assert not check(open_trace(tmp_path / "both.parquet")).errors
 
 
@@ -56,8 +67,7 @@ def test_the_thread_of_a_use_gets_its_new_number(trace, tmp_path):
 
 
 @pytest.mark.parametrize(("column", "value", "least"), [
-    *((column, -3, "") for column in ("used_ns", "used_by", "used_think_ns", "used_blocked_ns")),
-    ("blocked_ns", -2, "-1")])
+    ("used_ns", -3, "-2"), *((column, -2, "-1") for column in ("used_by", "used_think_ns", *OF_THREADS, *OF_USES))])
 def test_a_value_below_the_least_is_an_error(trace, column, value, least):
     with pytest.raises(UsageError, match=f"1 rows: {column} below {least}"):
         trace("a", **{column: [0, value, 0, 0]})
