@@ -221,7 +221,7 @@ static __always_inline void issue_flush(struct request *rq, struct place place, 
 	slot->skipped = config.own_only && !(slot->flags & FLAG_OWN);
 	slot->waited_submit_ns = known ? data->waited_submit_ns : 0;
 	slot->waited_complete_ns = known ? data->waited_complete_ns : 0;
-	slot->blocked_ns = BLOCKED_UNKNOWN;
+	slot->times = TIMES_UNKNOWN;
 	slot->waited_for = known && data->waited_for;
 	if (known)
 		flush_waits(slot, data, &last);
@@ -277,7 +277,7 @@ int rq_issue(__u64 *args)
 			slot->tid = -1;
 			slot->waited_submit_ns = 0;
 			slot->waited_complete_ns = 0;
-			slot->blocked_ns = BLOCKED_UNKNOWN;
+			slot->times = TIMES_UNKNOWN;
 			slot->waited_for = 0;
 		}
 	}

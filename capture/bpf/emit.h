@@ -86,7 +86,7 @@ static __always_inline bool emit(const struct slot *slot, __u64 complete_ns, __u
 	record->pad = 0;
 	record->waited_submit_ns = slot->waited_submit_ns;
 	record->waited_complete_ns = slot->waited_complete_ns;
-	record->blocked_ns = slot->blocked_ns;
+	record->times = slot->times;
 	if (config.files) {
 		with_file->inode = slot->inode;
 		with_file->cgroup = slot->cgroup;

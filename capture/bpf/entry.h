@@ -38,7 +38,7 @@ static __always_inline void enter_thread(struct slot *slot, struct bio *bio)
 	slot->cpu = issuer.cpu;
 	slot->waited_submit_ns = issuer.waited_submit_ns;
 	slot->waited_complete_ns = issuer.waited_complete_ns;
-	slot->blocked_ns = issuer.blocked_ns;
+	slot->times = issuer.times;
 	slot->flags |= issuer.flags;
 	if (config.own && !config.sees_limiter && is_of_own_group(bio, slot, issuer.flags & FLAG_OWN))
 		slot->flags |= FLAG_OWN;
@@ -61,7 +61,7 @@ static __always_inline void note_entry(struct bio *bio, __u64 sector, const stru
 		.entered_ns = entered_ns,
 		.waited_submit_ns = slot->waited_submit_ns,
 		.waited_complete_ns = slot->waited_complete_ns,
-		.blocked_ns = slot->blocked_ns,
+		.times = slot->times,
 		.inode = slot->inode,
 		.cgroup = slot->cgroup,
 		.flags = slot->flags & (FLAG_OWN | FLAG_INHERITED | FLAG_DEFERRED),

@@ -100,7 +100,7 @@ static __always_inline void on_waking(const __u64 *args, struct task_struct *wok
 	tid = READ(woken, pid);
 	entry = thread_at(tid);
 	if (entry && entry->tid == tid)
-		entry->slept_ns = 0;
+		end_sleep(entry, woken);
 }
 
 /* A thread begins. */

@@ -27,7 +27,7 @@ struct issuer {
 	__u64 entered_ns;
 	__u64 waited_submit_ns;
 	__u64 waited_complete_ns;
-	__u64 blocked_ns;
+	struct thread_times times;
 	/* Of a bio of a volume, with files. */
 	__u64 inode;
 	__u64 cgroup;
@@ -118,6 +118,20 @@ static __always_inline const struct issuer *noted_issuer(struct bio *bio)
 	return issuer;
 }
 
+/* The kernel adds a wait when it ends, so the sum stays as it is while the thread runs. */
+static __always_inline __u64 current_runnable_ns(void)
+{
+	struct task_struct *task = (struct task_struct *)bpf_get_current_task();
+
+	if (!bpf_core_field_exists(task->sched_info.run_delay))
+		return TIME_UNKNOWN;
+#ifdef TYPED
+	if (HAS_TASK_BTF)
+		return ((struct task_struct *)bpf_get_current_task_btf())->sched_info.run_delay;
+#endif
+	return BPF_CORE_READ(task, sched_info.run_delay);
+}
+
 static __always_inline struct issuer current_issuer(void)
 {
 	__u64 pid_tid = bpf_get_current_pid_tgid();
@@ -132,11 +146,15 @@ static __always_inline struct issuer current_issuer(void)
 	if (issuer.waited_complete_ns && thread && thread->inherited)
 		issuer.flags |= FLAG_INHERITED;
 	if (thread) {
-		thread->slept_ns = 0; /* it runs */
-		if (thread->blocked_ns == BLOCKED_UNKNOWN)
-			thread->blocked_ns = thread->blocked_until_ns = 0;
+		thread->asleep_since_ns = 0; /* it runs */
+		if (thread->blocked_ns == TIME_UNKNOWN)
+			thread->blocked_ns = thread->slept_ns = 0;
 	}
-	issuer.blocked_ns = thread ? thread->blocked_ns : BLOCKED_UNKNOWN;
+	issuer.times = (struct thread_times){
+		.blocked_ns = thread ? thread->blocked_ns : TIME_UNKNOWN,
+		.slept_ns = thread ? thread->slept_ns : TIME_UNKNOWN,
+		.runnable_ns = current_runnable_ns(),
+	};
 	if (is_own(thread))
 		issuer.flags |= FLAG_OWN;
 	return issuer;

@@ -191,6 +191,10 @@ struct bpf_iter_meta {
 	struct seq_file *seq;
 };
 
+struct sched_info {
+	unsigned long long run_delay;
+};
+
 struct task_struct {
 	struct task_struct *group_leader;
 	struct pid *thread_pid;
@@ -199,7 +203,9 @@ struct task_struct {
 	unsigned int flags;
 	int pid;
 	int tgid;
+	int on_cpu; /* on kernels for several processors */
 	unsigned int in_iowait : 1;
+	struct sched_info sched_info;
 	unsigned long nvcsw;
 	unsigned long nivcsw;
 	char comm[16];

@@ -103,6 +103,16 @@ enum record_kind {
 /* A flag of records and of rows in the spool, not of traces: a use of the pages of the read becomes a record. */
 #define FLAG_PAGES_NOTED (1u << 30)
 
+/* Of a thread, until it causes an I/O or uses pages. ~0: unknown. */
+struct thread_times {
+	__u64 blocked_ns; /* by I/O since its first I/O */
+	__u64 slept_ns; /* for anything else, since then */
+	__u64 runnable_ns; /* it waited for a processor since it began */
+};
+
+#define TIME_UNKNOWN (~0ull)
+#define TIMES_UNKNOWN ((struct thread_times){ TIME_UNKNOWN, TIME_UNKNOWN, TIME_UNKNOWN })
+
 struct io_record {
 	__u8 kind;
 	__u8 op;
@@ -120,7 +130,7 @@ struct io_record {
 	/* The completion that woke the thread last before entry; 0: unknown. */
 	__u64 waited_submit_ns;
 	__u64 waited_complete_ns;
-	__u64 blocked_ns; /* of the thread at entry, since its first I/O; ~0: unknown */
+	struct thread_times times; /* at entry */
 };
 
 struct io_file_record {
@@ -142,7 +152,7 @@ struct use_record {
 	__u64 submit_ns; /* of the read */
 	__u64 used_ns;
 	__u64 woken_ns; /* the completion that woke the thread last before the use; 0: unknown */
-	__u64 blocked_ns; /* as in io_record */
+	struct thread_times times;
 };
 
 #define MAX_PATH_PARTS 24
@@ -214,8 +224,7 @@ struct slot {
 	__u64 inode;
 	__u64 cgroup;
 	__u64 complete_ns; /* of the last request here that was part of a flush; 0: none, or not complete */
-	__u64 blocked_ns;
-	__u64 pad[2];
+	struct thread_times times;
 };
 
 struct lost_interval {

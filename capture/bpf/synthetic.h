@@ -16,7 +16,7 @@ static long emit_one(__u32 index, void *context)
 		.sector = (args->first + index) % SYNTHETIC_PLACES * 8,
 		.length_bytes = 4096,
 		.tid = 1,
-		.blocked_ns = BLOCKED_UNKNOWN,
+		.times = TIMES_UNKNOWN,
 	};
 
 	emit(&slot, now_ns, now_ns);

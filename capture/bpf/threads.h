@@ -16,19 +16,18 @@ struct thread_entry {
 	__s32 tid;
 	__u16 own;
 	__u16 inherited; /* it was woken by a thread that had waited for this completion */
-	__u64 comm[2];
+	__u64 comm_hash; /* of the name that was emitted; 0: none */
 	/* The completion that woke it last; 0: none. */
 	__u64 woken_submit_ns;
 	__u64 woken_complete_ns;
 	/* Since when it sleeps; 0: it does not. */
-	__u64 slept_ns;
-	/* How long it was blocked by I/O since its first I/O, counted up to a time. */
+	__u64 asleep_since_ns;
+	/* As in thread_times, TIME_UNKNOWN before its first I/O. What was before counted_until_ns is not added again. */
 	__u64 blocked_ns;
-	__u64 blocked_until_ns;
+	__u64 slept_ns;
+	__u64 counted_until_ns;
 };
-_Static_assert(sizeof(struct thread_entry) == 64, "one cache line");
-
-#define BLOCKED_UNKNOWN (~0ull) /* the thread has had no I/O yet */
+_Static_assert(sizeof(struct thread_entry) == 64, "the size of a cache line");
 
 /*
  * By tid modulo the size, because an array costs a fraction of a hash. Two
@@ -86,9 +85,20 @@ static __always_inline void complete_name(struct thread_name *name, __u64 pid_ti
 	bpf_probe_read_kernel(name->process, sizeof(name->process), __builtin_preserve_access_index(&leader->comm));
 }
 
+static __always_inline __u64 hash_of_comm(const __u64 comm[2])
+{
+	return comm[0] + comm[1] * 0x9e3779b97f4a7c15ull;
+}
+
 static __always_inline bool is_emitted(const struct thread_entry *entry, __s32 tid, const __u64 comm[2])
 {
-	return entry->tid == tid && entry->comm[0] == comm[0] && entry->comm[1] == comm[1];
+	return entry->tid == tid && entry->comm_hash == hash_of_comm(comm);
+}
+
+/* The entry is that of another thread, whose name is emitted at its first I/O. */
+static __always_inline void begin_thread(struct thread_entry *entry, __s32 tid)
+{
+	*entry = (struct thread_entry){ .tid = tid, .blocked_ns = TIME_UNKNOWN, .slept_ns = TIME_UNKNOWN };
 }
 
 static __always_inline void emit_thread(struct thread_entry *entry, const struct thread_name *name, bool own)
@@ -97,15 +107,9 @@ static __always_inline void emit_thread(struct thread_entry *entry, const struct
 
 	if (!record)
 		return; /* the name follows at the thread's next I/O */
-	if (entry->tid != name->tid) {
-		entry->woken_submit_ns = 0;
-		entry->woken_complete_ns = 0;
-		entry->slept_ns = 0;
-		entry->blocked_ns = BLOCKED_UNKNOWN;
-	}
-	entry->tid = name->tid;
-	entry->comm[0] = name->comm[0];
-	entry->comm[1] = name->comm[1];
+	if (entry->tid != name->tid)
+		begin_thread(entry, name->tid);
+	entry->comm_hash = hash_of_comm(name->comm);
 	entry->own = own;
 	record->kind = RECORD_THREAD;
 	record->tid = name->tid;

@@ -166,7 +166,7 @@ static __always_inline void emit_use(const struct page_note *note, __u64 now_ns)
 	record->submit_ns = note->submit_ns;
 	record->used_ns = now_ns;
 	record->woken_ns = user.waited_complete_ns;
-	record->blocked_ns = user.blocked_ns;
+	record->times = user.times;
 	bpf_ringbuf_submit(record, wakeup_flags(now_ns));
 }
 

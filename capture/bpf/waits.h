@@ -59,30 +59,23 @@ static __always_inline bool is_same_stack(__u64 one, __u64 other)
 	return one - other + STACK_BYTES < 2 * STACK_BYTES;
 }
 
-/* The thread waited from begin_ns to end_ns for I/O. Waits for several I/Os at once count once. */
-static __always_inline void add_blocked(struct thread_entry *entry, __u64 begin_ns, __u64 end_ns)
+/* Adds the time from begin_ns to end_ns to a sum of the thread. Waits for several I/Os at once count once. */
+static __always_inline void add_time(struct thread_entry *entry, __u64 *sum_ns, __u64 begin_ns, __u64 end_ns)
 {
-	if (begin_ns < entry->blocked_until_ns)
-		begin_ns = entry->blocked_until_ns;
-	if (entry->blocked_ns == BLOCKED_UNKNOWN || begin_ns >= end_ns)
+	if (begin_ns < entry->counted_until_ns)
+		begin_ns = entry->counted_until_ns;
+	if (*sum_ns == TIME_UNKNOWN || begin_ns >= end_ns)
 		return;
-	entry->blocked_ns += end_ns - begin_ns;
-	entry->blocked_until_ns = end_ns;
+	*sum_ns += end_ns - begin_ns;
+	entry->counted_until_ns = end_ns;
 }
 
 static __always_inline void woken_by(struct thread_entry *entry, __s32 tid, __u64 submit_ns, __u64 complete_ns)
 {
-	if (entry->tid != tid) {
-		/* Its name is emitted at its first I/O. */
-		entry->tid = tid;
-		entry->own = 0;
-		entry->comm[0] = 0;
-		entry->comm[1] = 0;
-		entry->slept_ns = 0;
-		entry->blocked_ns = BLOCKED_UNKNOWN;
-	}
-	if (entry->slept_ns)
-		add_blocked(entry, entry->slept_ns, complete_ns);
+	if (entry->tid != tid)
+		begin_thread(entry, tid);
+	if (entry->asleep_since_ns)
+		add_time(entry, &entry->blocked_ns, entry->asleep_since_ns, complete_ns);
 	entry->woken_submit_ns = submit_ns;
 	entry->woken_complete_ns = complete_ns;
 	entry->inherited = 0;
@@ -114,7 +107,7 @@ static __always_inline void note_completion(const struct slot *slot, __u64 compl
 
 		if (entry && entry->tid == slot->tid) {
 			woken_by(entry, slot->tid, slot->submit_ns, complete_ns);
-			add_blocked(entry, slot->submit_ns, complete_ns);
+			add_time(entry, &entry->blocked_ns, slot->submit_ns, complete_ns);
 		}
 	}
 	if (!note)
@@ -186,6 +179,19 @@ static __always_inline void on_switch(bool preempted, struct task_struct *task)
 		return;
 	tid = READ(task, pid);
 	entry = thread_at(tid);
-	if (entry && entry->tid == tid && entry->blocked_ns != BLOCKED_UNKNOWN)
-		entry->slept_ns = bpf_ktime_get_ns();
+	if (entry && entry->tid == tid && entry->blocked_ns != TIME_UNKNOWN)
+		entry->asleep_since_ns = bpf_ktime_get_ns();
+}
+
+/*
+ * A thread is woken: what was not for I/O of its sleep was for something else. A wake-up just before the thread gave
+ * way is seen before it falls asleep; it then runs, and the next one ends no sleep.
+ */
+static __always_inline void end_sleep(struct thread_entry *entry, struct task_struct *woken)
+{
+	if (!entry->asleep_since_ns)
+		return;
+	if (!bpf_core_field_exists(woken->on_cpu) || !READ(woken, on_cpu))
+		add_time(entry, &entry->slept_ns, entry->asleep_since_ns, bpf_ktime_get_ns());
+	entry->asleep_since_ns = 0;
 }

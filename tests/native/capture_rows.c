@@ -48,41 +48,44 @@ static void test_what_woke_the_thread_is_kept_as_its_submit_time(void)
 	struct row_block *block = calloc(1, sizeof(*block));
 	struct io_file_record record = {
 		.io = { .submit_ns = 5000, .complete_ns = 5100, .waited_submit_ns = 3000, .waited_complete_ns = 4200,
-			.blocked_ns = 700 },
+			.times = { .blocked_ns = 700, .slept_ns = 50, .runnable_ns = 9 } },
 		.inode = 12, .cgroup = 0,
 	};
 
 	row_append(block, &record.io, &record, 1000);
 	assert(block->waited_on[0] == 2000 && block->think_ns[0] == 800);
-	assert(block->blocked_ns[0] == 700);
+	assert(block->blocked_ns[0] == 700 && block->slept_ns[0] == 50 && block->runnable_ns[0] == 9);
 	assert(block->inode[0] == 12 && block->cgroup[0] == -1);
 
 	record.io.waited_complete_ns = record.io.waited_submit_ns = 0;
-	record.io.blocked_ns = ~0ull;
+	record.io.times = TIMES_UNKNOWN;
 	row_append(block, &record.io, NULL, 1000);
 	assert(block->waited_on[1] == -1 && block->think_ns[1] == 0 && block->inode[1] == -1);
-	assert(block->blocked_ns[1] == -1);
+	assert(block->blocked_ns[1] == -1 && block->slept_ns[1] == -1 && block->runnable_ns[1] == -1);
 
-	record.io.blocked_ns = 700; /* of the kernel thread, not of `tid` */
+	/* Of the kernel thread, not of `tid`. */
+	record.io.times = (struct thread_times){ .blocked_ns = 700, .slept_ns = 50, .runnable_ns = 9 };
 	record.io.flags = FLAG_DEFERRED;
 	row_append(block, &record.io, NULL, 1000);
-	assert(block->blocked_ns[2] == -1);
+	assert(block->blocked_ns[2] == -1 && block->slept_ns[2] == -1 && block->runnable_ns[2] == -1);
 	free(block);
 }
 
 static void test_a_use_is_a_row_at_the_time_of_its_read(void)
 {
 	struct row_block *block = calloc(1, sizeof(*block));
-	struct use_record use = { .tid = 7, .submit_ns = 3000, .used_ns = 5500, .woken_ns = 5200, .blocked_ns = 900 };
+	struct use_record use = { .tid = 7, .submit_ns = 3000, .used_ns = 5500, .woken_ns = 5200,
+		.times = { .blocked_ns = 900, .slept_ns = 60, .runnable_ns = 8 } };
 
 	row_append_use(block, &use, 1000);
 	assert(block->rows == 1 && block->op[0] == OP_USE && block->tid[0] == 7);
 	assert(block->submit_ns[0] == 2000 && block->latency_ns[0] == 2500);
 	assert(block->think_ns[0] == 300 && block->blocked_ns[0] == 900);
+	assert(block->slept_ns[0] == 60 && block->runnable_ns[0] == 8);
 	assert(block->waited_on[0] == -1 && block->device[0] == -1 && block->length_bytes[0] == 0);
 
 	use.woken_ns = 0;
-	use.blocked_ns = ~0ull;
+	use.times.blocked_ns = TIME_UNKNOWN;
 	row_append_use(block, &use, 1000);
 	assert(block->think_ns[1] == -1 && block->blocked_ns[1] == -1);
 	free(block);

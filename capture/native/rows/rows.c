@@ -32,6 +32,14 @@ int16_t status_errno(int16_t error)
 	return error < (int16_t)(sizeof(errno_of) / sizeof(errno_of[0])) ? -errno_of[error] : -EIO;
 }
 
+static void set_times(struct row_block *block, uint32_t at, const struct thread_times *times)
+{
+	/* TIME_UNKNOWN becomes -1. */
+	block->blocked_ns[at] = (int64_t)times->blocked_ns;
+	block->slept_ns[at] = (int64_t)times->slept_ns;
+	block->runnable_ns[at] = (int64_t)times->runnable_ns;
+}
+
 void row_append(struct row_block *block, const struct io_record *record, const struct io_file_record *file,
 		uint64_t epoch_ns)
 {
@@ -52,7 +60,8 @@ void row_append(struct row_block *block, const struct io_record *record, const s
 	block->op[at] = (int8_t)record->op;
 	block->waited_on[at] = waited ? (int64_t)(record->waited_submit_ns - epoch_ns) : -1;
 	block->think_ns[at] = waited ? (int64_t)(record->submit_ns - record->waited_complete_ns) : 0;
-	block->blocked_ns[at] = record->flags & FLAG_DEFERRED ? -1 : (int64_t)record->blocked_ns; /* ~0 becomes -1 */
+	/* Those of a deferred I/O are of the kernel thread that issued it. */
+	set_times(block, at, record->flags & FLAG_DEFERRED ? &TIMES_UNKNOWN : &record->times);
 	block->inode[at] = file && file->inode != NO_INODE ? (int64_t)file->inode : -1;
 	block->cgroup[at] = file && file->cgroup ? (int64_t)file->cgroup : -1;
 }
@@ -72,7 +81,7 @@ void row_append_use(struct row_block *block, const struct use_record *use, uint6
 	block->op[at] = OP_USE;
 	block->waited_on[at] = -1;
 	block->think_ns[at] = use->woken_ns >= epoch_ns ? (int64_t)(use->used_ns - use->woken_ns) : -1;
-	block->blocked_ns[at] = (int64_t)use->blocked_ns; /* ~0 becomes -1 */
+	set_times(block, at, &use->times);
 	block->inode[at] = block->cgroup[at] = -1;
 }
 

@@ -10,9 +10,9 @@
 
 /* waited_on: submit_ns of the I/O waited for; row numbers are assigned when the trace is sorted. */
 #define CAPTURE_COLUMNS(X) \
-	TRACE_COLUMNS(X) X(int64_t, waited_on) X(int64_t, think_ns) X(int64_t, blocked_ns) X(int64_t, inode) \
-	X(int64_t, cgroup)
-#define ROW_COLUMNS 16 /* without files the last two are left out */
+	TRACE_COLUMNS(X) X(int64_t, waited_on) X(int64_t, think_ns) X(int64_t, blocked_ns) X(int64_t, slept_ns) \
+	X(int64_t, runnable_ns) X(int64_t, inode) X(int64_t, cgroup)
+#define ROW_COLUMNS 18 /* without files the last two are left out */
 
 /* An entry of the outbox's queue. The first member of a row block, so that the drain allocates nothing. */
 struct message {

@@ -306,7 +306,7 @@ static void add_slot(struct session *session, const volatile struct slot *slot)
 			.tid = slot->tid,
 			.waited_submit_ns = slot->waited_submit_ns,
 			.waited_complete_ns = slot->waited_complete_ns,
-			.blocked_ns = slot->blocked_ns,
+			.times = slot->times,
 		},
 		.inode = slot->inode,
 		.cgroup = slot->cgroup,
