@@ -90,13 +90,14 @@ def test_a_use_is_when_the_program_says_so(blkreel, loop_drive, tmp_path, kind, 
 
 
 def test_a_thread_that_waited_was_woken_by_that_read(blkreel, loop_drive, tmp_path):
-    """The time since the wake-up and the blocked time are those of the thread at the use."""
+    """The time since the wake-up and the times of the thread are those at the use: it sleeps after each."""
     _, rows, _ = captured(blkreel, loop_drive(8 * MIB), tmp_path, "read")
     used = rows[rows.used_ns >= 0]
     first = used.iloc[0]
     assert first.used_blocked_ns > 0, "nothing was there for the first use"
     assert first.used_think_ns == first.used_ns - first.latency_ns
-    assert (np.diff(used.used_blocked_ns) >= 0).all()
+    assert (np.diff(used[["used_blocked_ns", "used_slept_ns", "used_runnable_ns"]], axis=0) >= 0).all()
+    assert (np.diff(used.used_slept_ns) > 0).mean() >= 0.9
 
 
 def test_direct_reads_have_no_use(blkreel, loop_drive, program, tmp_path):

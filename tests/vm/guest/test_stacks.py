@@ -46,6 +46,8 @@ def test_a_write_through_dm_crypt_is_of_its_issuer(rows_of, encrypted, kind):
     assert writes.length_bytes.sum() == 3 * 768 * 1024 and (writes.offset_bytes >= 2 * MIB).sum() > 0
     assert rows[rows.op == OPS["read"]].length_bytes.sum() == 20 * 16384
     assert set(threads_of(rows)) == {"dd"} and is_own(rows).all()
+    # Between the completion on the drive and the wake-up the volume decrypts.
+    assert (rows.groupby("tid").slept_ns.max() > 0).all() and (rows.runnable_ns >= 0).all()
     assert rows.attrs["summary"]["ledger"]["not_own"] == 0
     assert rows.attrs["summary"]["diskstats"]["difference"] == 0
 
