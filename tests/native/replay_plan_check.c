@@ -82,6 +82,12 @@ static void test_rows(void)
 		CHECK_EQUAL(check_row(&writes, 600, op, 8192, 0, NULL), 0);
 		writes.zone_bytes = 0;
 	}
+	/* With data for some compares, those of other blocks were not planned when the data was read. */
+	writes.compares = (struct compares){
+		.count = 1, .ranges = &(struct compared_range){ 4096, 12288, 512 }, .memory = "",
+	};
+	CHECK_EQUAL(check_row(&writes, 600, OP_COMPARE, 8192, 4096, NULL), 0);
+	CHECK_EQUAL(check_row(&writes, 600, OP_COMPARE, 8192, 8192, "has no data"), -EINVAL);
 	/* A flush has no range; other ops may have any length. */
 	CHECK_EQUAL(check_row(&writes, 600, OP_FLUSH, -1, 0, NULL), 0);
 	writes.size_bytes = 1ll << 40;

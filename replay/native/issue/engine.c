@@ -227,6 +227,7 @@ static void count_result(struct engine *engine, const struct io *io)
 	totals->completed[io->op]++;
 	if (!io->status) {
 		totals->bytes[io->op] += io->length_bytes;
+		totals->compares_unequal += io->unequal;
 		engine->consecutive_errors = 0;
 		return;
 	}

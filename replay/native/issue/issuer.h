@@ -33,6 +33,7 @@ struct io {
 	int16_t cpu; /* that submitted it */
 	uint16_t lane;
 	uint32_t requests; /* it occupies in the drive's queue */
+	bool unequal; /* a compare whose blocks differ from its data */
 	uint8_t pending; /* completions to come: two for a write with a preflush */
 };
 

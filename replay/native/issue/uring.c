@@ -42,19 +42,29 @@ static bool uring_has_taken(struct issuer *issuer, uint32_t slot)
 	return (int)(uring->sq.sqe_tail - io_uring_sq_ready(uring) - transfer->first_entry) > 0;
 }
 
-/* A command ends with the status of the drive instead of the transferred bytes; 0: it transferred all of them. */
-static int32_t result_of(const struct uring *uring, const struct io_uring_cqe *cqe, int32_t bytes)
+/* Of the status of a command: its type and its code, without the bits More and Do Not Retry. */
+#define NVME_STATUS_MASK 0x7ff
+#define NVME_COMPARE_FAILURE 0x285
+
+/*
+ * A command ends with the status of the drive instead of the transferred bytes; 0: it transferred all of them. So did a
+ * compare that found other data.
+ */
+static int32_t result_of(const struct uring *uring, struct io *io, const struct io_uring_cqe *cqe, int32_t bytes)
 {
+	bool unequal = io->op == OP_COMPARE && cqe->res > 0 && (cqe->res & NVME_STATUS_MASK) == NVME_COMPARE_FAILURE;
+
 	if (!uring->commands || cqe->res < 0)
 		return cqe->res;
-	return cqe->res ? -EIO : bytes;
+	io->unequal |= unequal;
+	return cqe->res && !unequal ? -EIO : bytes;
 }
 
 /* Returns whether the row is complete. */
 static bool complete_entry(struct uring *uring, struct io *io, const struct io_uring_cqe *cqe)
 {
 	int32_t bytes = cqe->user_data >> BYTES_SHIFT & BYTES_MASK;
-	int32_t result = result_of(uring, cqe, bytes);
+	int32_t result = result_of(uring, io, cqe, bytes);
 	uint32_t slot = (uint32_t)cqe->user_data;
 
 	if (cqe->user_data & UD_HOLE && result == -EOPNOTSUPP) {

@@ -68,6 +68,7 @@ enum nvme_opcode {
 	NVME_FLUSH = 0x00,
 	NVME_WRITE = 0x01,
 	NVME_READ = 0x02,
+	NVME_COMPARE = 0x05,
 	NVME_WRITE_ZEROES = 0x08,
 	NVME_DATASET_MANAGEMENT = 0x09,
 	NVME_VERIFY = 0x0c,
@@ -158,19 +159,22 @@ static void queue_transfer(struct uring *uring, const struct io *io, uint32_t sl
 	struct ring *ring = is_polled(uring, io) ? &uring->polled : &uring->ring;
 	int64_t offset_bytes = io->offset_bytes + at;
 	int fd = fd_of(ring, uring, io);
-	bool read = io->op == OP_READ;
+	bool read = io->op == OP_READ, compare = io->op == OP_COMPARE;
 	struct io_uring_sqe *sqe;
 	void *data;
 
 	if (read) {
 		data = payload_sink(uring->payload, length_bytes);
+	} else if (compare) {
+		/* The plan was checked: all of the row is in one range. The kernel only reads it. */
+		data = (void *)compares_data(&uring->targets[io->target].compares, offset_bytes, length_bytes);
 	} else {
 		data = uring->transfers[slot].data + (part ? part * part_bytes(&uring->targets[io->target]) : 0);
 		payload_put_stamps(uring->payload, data, offset_bytes, length_bytes);
 	}
 	if (uring->commands) {
 		struct nvme_uring_cmd *command =
-			prepare_command(uring, io, read ? NVME_READ : NVME_WRITE, user_data, 0);
+			prepare_command(uring, io, read ? NVME_READ : compare ? NVME_COMPARE : NVME_WRITE, user_data, 0);
 
 		place_command(command, &uring->targets[io->target], io, offset_bytes, length_bytes);
 		command->addr = (uintptr_t)data;
@@ -240,7 +244,7 @@ void uring_queue_rest(struct uring *uring, struct io *io, uint32_t slot, unsigne
 	}
 }
 
-/* A read or a write with its preflush. */
+/* A read, a compare, or a write with its preflush. */
 static void queue_row(struct uring *uring, struct io *io, uint32_t slot)
 {
 	int64_t most_bytes = uring->commands ? target_piece_bytes(&uring->targets[io->target]) : PIECE_MAX_BYTES;
@@ -347,11 +351,13 @@ void uring_queue_row(struct issuer *issuer, struct io *io, uint32_t slot)
 	first = uring->ring.uring.sq.sqe_tail;
 	first_polled = uring->polled.uring.sq.sqe_tail;
 	io->status = 0;
+	io->unequal = false;
 	io->pending = 1;
 	switch (io->op) {
 	case OP_READ:
 	case OP_WRITE:
 	case OP_ZONE_APPEND:
+	case OP_COMPARE:
 		queue_row(uring, io, slot);
 		break;
 	case OP_FLUSH:

@@ -54,6 +54,11 @@ static int check_row(const struct plan *plan, const struct plan_block *block, ui
 			 PRId64 " bytes", op_names[op], length, offset, target->logical_block_bytes);
 		return -EINVAL;
 	}
+	if (op == OP_COMPARE && target->compares.memory && !compares_data(&target->compares, offset, length)) {
+		snprintf(why, size, "(compare of %" PRId64 " bytes at %" PRId64 ") has no data: its blocks were not read",
+			 length, offset);
+		return -EINVAL;
+	}
 	return 0;
 }
 

@@ -18,6 +18,7 @@ static const struct totals_field {
 } fields[] = {
 #define FIELD(key, member, merge) { key, offsetof(struct totals, member), merge }
 	FIELD("error_ops", errors, SUM),
+	FIELD("compares_unequal", compares_unequal, SUM),
 	FIELD("abandoned_ops", abandoned, SUM),
 	FIELD("split_ops", split, SUM),
 	FIELD("merged_ops", merged, SUM),

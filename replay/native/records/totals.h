@@ -17,6 +17,7 @@ struct totals {
 	int64_t altered[FIDELITY_COUNT];
 	int64_t write_zeroes_of[MAX_TARGETS];
 	int64_t errors;
+	int64_t compares_unequal; /* without an error */
 	int64_t split;        /* rows that the kernel splits into several requests */
 	int64_t merged;       /* by the kernel into a neighbor, from the drive's counters */
 	int64_t abandoned;    /* rows that never completed */

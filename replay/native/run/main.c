@@ -27,6 +27,7 @@ struct options {
 	struct claimed claimed[MAX_TARGETS];
 	unsigned claimed_count;
 	struct write_support write_support[MAX_TARGETS];
+	int compares_fd[MAX_TARGETS];
 	unsigned depth;
 	unsigned nil_targets;
 	int simulated[MAX_TARGETS]; /* file descriptors of drive descriptions */
@@ -48,6 +49,7 @@ static const char usage[] =
 	"                    the descriptor EXCLUSIVE claims it until its last I/O is done; once for each target\n"
 	"  --write-support INDEX,MIN,MAX,VERIFY[,FD...]  that target takes atomic writes of MIN to MAX bytes, verify\n"
 	"                    commands of up to VERIFY bytes, and each write hint by its descriptor, in the order of the kernel\n"
+	"  --compare-data INDEX,FD  the memory FD holds the data of that target's compares; without it they are dropped\n"
 	"  --seed N          seed of written data (0)\n"
 	"  --compressible P  percent of written data that a compressor removes (0)\n"
 	"  --duplicates P    percent of written 4 KiB blocks that are copies of others (0)\n"
@@ -129,6 +131,18 @@ static int add_write_support(void *context, const char *text)
 		return EXIT_WRONG_USAGE;
 	support.hinted = text[end];
 	options->write_support[index] = support;
+	return 0;
+}
+
+static int add_compare_data(void *context, const char *text)
+{
+	struct options *options = context;
+	unsigned index;
+	int fd, end = 0;
+
+	if (sscanf(text, "%u,%d%n", &index, &fd, &end) != 2 || text[end] || index >= MAX_TARGETS || fd <= 0)
+		return EXIT_WRONG_USAGE;
+	options->compares_fd[index] = fd;
 	return 0;
 }
 
@@ -219,6 +233,7 @@ static bool read_options(struct options *options, int argc, char **argv)
 		CLEARING_OPTION("shared", options->target.exclusive),
 		CALL_OPTION("claimed", add_claimed, options),
 		CALL_OPTION("write-support", add_write_support, options),
+		CALL_OPTION("compare-data", add_compare_data, options),
 		NUMBER_OPTION("seed", run->payload.seed, 0, INT64_MAX),
 		NUMBER_OPTION("compressible", run->payload.compressible_percent, 0, 100),
 		NUMBER_OPTION("duplicates", run->payload.duplicates_percent, 0, 100),
@@ -293,6 +308,7 @@ static int open_targets(struct target *targets, unsigned *opened, const struct o
 		target_options.may_write = options->may_write[i];
 		target_options.claimed = options->claimed_count ? &options->claimed[i] : NULL;
 		target_options.write_support = options->write_support[i];
+		target_options.compares_fd = options->compares_fd[i];
 		code = target_open(&targets[i], &target_options);
 		if (code)
 			return code;

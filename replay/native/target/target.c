@@ -457,6 +457,11 @@ static int open_target(struct target *target, const struct target_options *optio
 		if (code)
 			return code;
 	}
+	err = options->compares_fd ? compares_map(&target->compares, options->compares_fd) : 0;
+	if (err) {
+		report_error(NULL, "cannot use the data of compares for %s: %s", options->path, strerror(-err));
+		return EXIT_FAILED;
+	}
 	if (options->polled && !(target->block_device && options->direct && queue_limit(st.st_rdev, "io_poll"))) {
 		report_error("boot with nvme.poll_queues=1, or omit --polled", "%s cannot be polled for completions",
 			     options->path);
@@ -474,6 +479,7 @@ void target_close(struct target *target)
 			close(*fds[i]);
 		*fds[i] = -1;
 	}
+	compares_unmap(&target->compares);
 	for (int i = 0; target->write_support.hinted && i < HINT_COUNT; i++)
 		close(target->write_support.hint_fds[i]);
 	target->write_support.hinted = false;
@@ -517,6 +523,7 @@ static int64_t request_limit(const struct target *target, enum trace_op op)
 	case OP_READ:
 	case OP_WRITE:
 	case OP_ZONE_APPEND:
+	case OP_COMPARE:
 		return data_bytes;
 	case OP_DISCARD:
 		return target->discard_max_bytes;
@@ -533,7 +540,7 @@ int64_t target_requests(const struct target *target, enum trace_op op, int64_t l
 {
 	int64_t limit_bytes = request_limit(target, op);
 
-	if (op == OP_READ || op_is_write(op))
+	if (op == OP_READ || op_is_write(op) || op == OP_COMPARE)
 		length_bytes = length_bytes < ROW_WINDOW_BYTES ? length_bytes : ROW_WINDOW_BYTES;
 	return limit_bytes && length_bytes > limit_bytes ? (length_bytes - 1) / limit_bytes + 1 : 1;
 }
@@ -605,8 +612,8 @@ static enum fidelity passthrough_fidelity(const struct target *target, enum trac
 {
 	if (op == OP_ZONE_APPEND)
 		return ALTERED_ZONE_APPEND;
-	/* The data of a compare are not in the plan. */
-	if (op_is_zone_management(op) || op == OP_COMPARE || (op == OP_DISCARD && !target->discard_max_bytes) ||
+	if (op_is_zone_management(op) || (op == OP_COMPARE && !target->compares.memory) ||
+	    (op == OP_DISCARD && !target->discard_max_bytes) ||
 	    (op == OP_WRITE_ZEROES && !target->write_zeroes_max_bytes) ||
 	    (op == OP_VERIFY && !target->write_support.verify_max_bytes))
 		return DROPPED;

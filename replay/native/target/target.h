@@ -6,6 +6,7 @@
 #include <stdint.h>
 
 #include "codes.h"
+#include "compares.h"
 
 /* How a target executes a row. */
 enum fidelity {
@@ -70,6 +71,7 @@ struct target {
 	int64_t max_io_bytes; /* the kernel splits longer ones; 0: unknown */
 	int64_t queue_requests; /* that the queue takes without delay; 0: no limit, or unknown */
 	struct write_support write_support;
+	struct compares compares;
 };
 
 /* A target that the caller has checked and claimed, in an inherited descriptor; see Identity in target.py. */
@@ -88,6 +90,7 @@ struct target_options {
 	 */
 	const struct claimed *claimed;
 	struct write_support write_support;
+	int compares_fd; /* inherited: the data of its compares. 0: none */
 	int64_t nil_size_bytes;
 	bool may_write;
 	bool direct;
