@@ -1,4 +1,4 @@
-"""What a drive does beyond reads and plain writes: write hints, atomic writes, and verify commands.
+"""What a drive does beyond reads and plain writes: write hints, atomic writes, verify and compare commands.
 
 The kernel keeps a hint for the inode of a node, not for a write. So a replay with hints has a private node of the drive
 for each hint, and writes through all of them at once.
@@ -32,10 +32,12 @@ _ADMIN_COMMAND = struct.Struct("BBHIIIQQII6III")
 _NVME_IOCTL_ADMIN_CMD = 0xC0484E41
 _IDENTIFY, _IDENTIFY_BYTES = 0x06, 4096
 _OF_CONTROLLER, _OF_COMMAND_SET = 0x01, 0x06
-_ONCS, _ONCS_VERIFY = struct.Struct("<H"), 1 << 7
+_ONCS, _ONCS_COMPARE, _ONCS_VERIFY = struct.Struct("<H"), 1 << 0, 1 << 7
 _ONCS_AT = 520
 _UNIT_BYTES = 4096  # the smallest page of a controller
 _NO_LIMIT = 40  # the exponent of a length that no namespace exceeds
+# Why a real drive does not get a verify or a compare.
+NOT_PASSED, NO_COMMAND = "only --passthrough issues them", "the drive has no such command"
 
 
 @dataclass(frozen=True)
@@ -43,12 +45,19 @@ class WriteSupport:
     """hints: descriptors of the drive for writing, one for each of HINTS; empty: the drive gets no hints.
 
     atomic_bytes: least and greatest length of an atomic write; 0, 0: there are none. verify_bytes: greatest length of a
-    verify command; 0: the drive does not have it.
+    verify command; 0: the drive does not have it. compare_data: descriptor of memory with the data of its compares, as
+    native/target/compares.h has it; None: it gets none.
     """
 
     hints: tuple[int, ...] = ()
     atomic_bytes: tuple[int, int] = (0, 0)
     verify_bytes: int = 0
+    compare_data: int | None = None
+
+    @property
+    def descriptors(self) -> tuple[int, ...]:
+        """The descriptors that a helper must inherit."""
+        return self.hints if self.compare_data is None else (*self.hints, self.compare_data)
 
 
 def hints_obstacle(target: Target) -> str | None:
@@ -87,29 +96,35 @@ def atomic_bytes(target: Target) -> tuple[int, int]:
 
 def verify_bytes(target: Target) -> int:
     """The greatest length of a verify command; 0 if the target has none, or does not answer."""
-    try:
-        descriptor = os.open(target.path, os.O_RDONLY | os.O_CLOEXEC)
-    except OSError:
-        return 0
-    try:
-        if not _ONCS.unpack_from(_identify(descriptor, _OF_CONTROLLER), _ONCS_AT)[0] & _ONCS_VERIFY:
+    with suppress(OSError), _opened(target) as descriptor:
+        if not _optional_commands(descriptor) & _ONCS_VERIFY:
             return 0
         try:
             limit = _identify(descriptor, _OF_COMMAND_SET)[0]  # a power of two
         except OSError:
             limit = 0  # before version 2.0 of the specification there is none
-    except OSError:
-        return 0
+        return _UNIT_BYTES << min(limit or _NO_LIMIT, _NO_LIMIT)
+    return 0
+
+
+def has_compare(target: Target) -> bool:
+    """Whether the target has compare commands; False also if it does not answer."""
+    with suppress(OSError), _opened(target) as descriptor:
+        return bool(_optional_commands(descriptor) & _ONCS_COMPARE)
+    return False
+
+
+@contextmanager
+def _opened(target: Target) -> Iterator[int]:
+    descriptor = os.open(target.path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        yield descriptor
     finally:
         os.close(descriptor)
-    return _UNIT_BYTES << min(limit or _NO_LIMIT, _NO_LIMIT)
 
 
-def check_left_out(op: str, *, passthrough: bool) -> str | None:
-    """Why a replay issues a check (CHECKS) to no real drive. None if it does where the drive has the command."""
-    if op == "compare":
-        return "their data are not in the trace"
-    return None if passthrough else "only --passthrough issues them"
+def _optional_commands(descriptor: int) -> int:
+    return int(_ONCS.unpack_from(_identify(descriptor, _OF_CONTROLLER), _ONCS_AT)[0])
 
 
 def _identify(descriptor: int, structure: int) -> bytes:

@@ -161,7 +161,8 @@ class EngineOptions:
     targets of that size that complete each I/O at once, to measure the engine itself. nil_fail: (source row, errno);
     nil I/Os fail from that row on. plain: do without recent kernel features. polled: poll the drive for completions.
     passthrough: send NVMe commands through the character device of each target.
-    write_support: of each target, in the same order; a write hint or an atomic write without it is a plain write.
+    write_support: of each target, in the same order; a write hint or an atomic write without it is a plain write, and a
+    verify or a compare is dropped.
     stop_ns: issue no row later than this after the start; outstanding rows are waited for. simulated: the simulated
     drive of each nil target; its state is loaded before the run and saved after it. One thread issues to simulated
     drives.
@@ -228,6 +229,8 @@ class EngineOptions:
             if support != WriteSupport():
                 numbers = (index, *support.atomic_bytes, support.verify_bytes, *support.hints)
                 words.append(f"--write-support={','.join(map(str, numbers))}")
+            if support.compare_data is not None:
+                words.append(f"--compare-data={index},{support.compare_data}")
         return [*words, "--", *map(str, self.targets)]
 
 
@@ -372,7 +375,7 @@ def _start(options: EngineOptions, lanes: Sequence[Lane], has_lanes: bool, stder
         helper = subprocess.Popen(words, stdin=pipes[0][0], stdout=subprocess.PIPE, stderr=stderr,
                                   pass_fds=[*(read for read, _ in pipes), *(file.fileno() for file in states),
                                             *(fd for claim in options.claims for fd in claim.descriptors),
-                                            *(fd for support in options.write_support for fd in support.hints)],
+                                            *(fd for support in options.write_support for fd in support.descriptors)],
                                   start_new_session=True)
         own_ends.pop_all()
     feeders = [_Feeder(pipe, lane.batches) for lane, (_, pipe) in zip(lanes, pipes, strict=True)]

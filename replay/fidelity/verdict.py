@@ -19,7 +19,7 @@ from blkreel.common.verdict import (
     judged,
     reason,
 )
-from blkreel.replay.drive.write_support import check_left_out
+from blkreel.replay.drive.write_support import NO_COMMAND, NOT_PASSED
 from blkreel.replay.simulated.fitted import limit_of_fit
 from blkreel.replay.telemetry.sensors.host_counters import STEP_NS
 from blkreel.traces.format.metadata_types import COARSE_CLOCK_NS, FittedAccount, HostAccount, PcieLink, Run
@@ -63,7 +63,7 @@ def _invalid(run: Run) -> Iterator[Reason]:
         yield reason("plan_differs", "invalid", "issued I/Os differ from the plan")
     for name, count in run.dropped.items():
         if name in ZONE_MANAGEMENT or _check_left_out(name, run):
-            continue  # a drive without zones needs no zone management, and checks are left out on any drive
+            continue  # a drive without zones needs no zone management, and a check that is left out qualifies the run
         yield reason("unsupported_ios", "invalid",
                      f"{count:,} I/Os not issued, because this drive does not support them: {name}", None, count, 0)
     if run.unwritten_bytes:
@@ -224,7 +224,10 @@ def _not_fitted(fitted: FittedAccount | None) -> Iterator[Reason]:
 
 
 def _check_left_out(name: str, run: Run) -> str | None:
-    return check_left_out(name, passthrough=run.passthrough) if name in CHECKS else None
+    """Why a real drive did not get a check, if that does not invalidate the run."""
+    if name not in CHECKS or (run.passthrough and name != "compare"):
+        return None
+    return NO_COMMAND if run.passthrough else NOT_PASSED
 
 
 def _pace(run: Run) -> Iterator[Reason]:

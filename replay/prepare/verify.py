@@ -137,7 +137,7 @@ def verify(target: Target, filled: Filled, payload: Payload, seed: int, progress
 def _verify_claimed(target: Target, claim: Claim, filled: Filled, payload: Payload, seed: int, progress: Progress,
                     unwritten_limit: int, writers: Writers | None) -> Verified:
     at, length = samples(filled, seed)
-    with _reader(target, claim) as read:
+    with reader(claim) as read:
         counter, intended = _read_stamps(read, at, length, progress)
         right = (counter != 0) & (intended == at.view(np.uint64))  # an empty block at 0 has the right offset
         if payload.duplicates_percent:
@@ -248,8 +248,9 @@ def _read_parallel(read: Read, blocks: Iterable[tuple[int, int]]) -> Iterator[by
 
 
 @contextmanager
-def _reader(target: Target, claim: Claim) -> Iterator[Read]:
-    """A function that reads past the page cache, and that several threads may call."""
+def reader(claim: Claim, most_bytes: int = BLOCK_BYTES) -> Iterator[Read]:
+    """A function that reads up to most_bytes past the page cache, and that several threads may call."""
+    path = claim.target.path
     try:
         file = claim.reopen(os.O_RDONLY | os.O_DIRECT)
     except OSError as error:
@@ -261,15 +262,15 @@ def _reader(target: Target, claim: Claim) -> Iterator[Read]:
 
     def read(offset: int, length: int) -> bytes:
         if not hasattr(thread_data, "buffer"):
-            thread_data.buffer = mmap.mmap(-1, BLOCK_BYTES)  # aligned for direct I/O
+            thread_data.buffer = mmap.mmap(-1, most_bytes)  # aligned for direct I/O
         buffer: mmap.mmap = thread_data.buffer
         try:
             got = os.preadv(file, [memoryview(buffer)[:length]], offset)
         except OSError as error:
-            raise BlkreelError(f"cannot read {target.path} at offset {offset:,}: {error.strerror}",
+            raise BlkreelError(f"cannot read {path} at offset {offset:,}: {error.strerror}",
                                "read the kernel log: dmesg | tail") from error
         if got != length:
-            raise BlkreelError(f"{target.path} ends at offset {offset + got:,}", "read the kernel log: dmesg | tail")
+            raise BlkreelError(f"{path} ends at offset {offset + got:,}", "read the kernel log: dmesg | tail")
         return buffer[:length]
 
     try:

@@ -14,7 +14,7 @@ from blkreel.traces.format.schema import WRITES, ZONE_MANAGEMENT
 
 from .records import IoTotals
 
-_COUNTED_AS_WRITES = (*WRITES, "write_zeroes", *ZONE_MANAGEMENT)  # by the kernel
+_COUNTED_AS_WRITES = (*WRITES, "write_zeroes", "compare", *ZONE_MANAGEMENT)  # by the kernel
 
 
 class RunDrive:

@@ -45,6 +45,7 @@ from blkreel.replay.fidelity.verdict import judge
 from blkreel.replay.plan.batch import plan_batch
 from blkreel.replay.plan.extents import MappedBlocks
 from blkreel.replay.plan.plan import DrivePlan, Plan, PlannedCounts, TracePlan
+from blkreel.replay.prepare.compares import compare_data, compared_blocks
 from blkreel.replay.prepare.states import PREFILL_BYTES, PREFILL_DEPTH
 from blkreel.replay.simulated import state as simulated_state
 from blkreel.replay.simulated.fitted import FittedReads
@@ -170,8 +171,12 @@ class _Run:
                 support = [stack.enter_context(write_support(claim, hinted=self._has_hints(drive),
                                                        passthrough=self.options.passthrough))
                            for drive, claim in zip(self.plan.drives, claims, strict=False)]
+                compared = compared_blocks(self.plan, passthrough=self.options.passthrough)
                 for drive, run_drive in zip(self.plan.drives, self._drives, strict=True):
                     self._prefill(drive, run_drive)
+                for index, (blocks, claim) in enumerate(zip(compared, claims, strict=False)):
+                    data = stack.enter_context(compare_data(blocks, claim, self.replay.progress))
+                    support[index] = replace(support[index], compare_data=data)
             except BaseException:
                 self._spool.discard()
                 self.output.abandon()

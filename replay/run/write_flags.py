@@ -1,4 +1,4 @@
-"""What the drives of a replay do not get, though that of the trace did: a replay states it before its first write."""
+"""What the drives of a replay get otherwise than that of the trace, or not at all: stated before the first write."""
 
 from collections.abc import Iterator
 
@@ -6,8 +6,16 @@ import numpy as np
 
 from blkreel.common.units import format_bytes
 from blkreel.replay.drive.target import Target
-from blkreel.replay.drive.write_support import atomic_bytes, check_left_out, hints_obstacle, verify_bytes
+from blkreel.replay.drive.write_support import (
+    NO_COMMAND,
+    NOT_PASSED,
+    atomic_bytes,
+    has_compare,
+    hints_obstacle,
+    verify_bytes,
+)
 from blkreel.replay.plan.plan import DrivePlan, Plan, TracePlan
+from blkreel.replay.prepare.compares import compared_blocks
 from blkreel.traces.format.schema import CHECKS, FLAGS, HINTS
 from blkreel.traces.format.trace_survey import COLUMNS, select
 
@@ -15,8 +23,11 @@ _AS_COMMANDS = "--passthrough has neither"
 
 
 def issued_without(plan: Plan, *, passthrough: bool = False) -> Iterator[str]:
-    """A sentence for the commands that a trace does not have, and for the hints, the atomic writes, and the verify and
-    compare commands that a drive of the plan does not get."""
+    """A sentence for the commands that a trace does not have, for the hints, the atomic writes, and the verify and
+    compare commands that a drive of the plan does not get, and for the data of the compares that it gets.
+
+    Raises BlkreelError if these are too much.
+    """
     for trace_plan in plan.trace_plans:
         if trace_plan.commands_unseen:
             yield (f"{trace_plan.trace.name}: {trace_plan.commands_unseen:,} commands that programs passed to the "
@@ -40,11 +51,16 @@ def issued_without(plan: Plan, *, passthrough: bool = False) -> Iterator[str]:
                 count = drive.survey.ios.get(name, 0) * drive.mapping.copies
                 if count and not target.is_nil and (why := _check_obstacle(name, target, passthrough)):
                     yield f"{target.path}: {count:,} {name} commands{of_pass} are not issued: {why}"
+    for target, blocks in zip(plan.targets, compared_blocks(plan, passthrough=passthrough), strict=True):
+        if blocks.bytes:
+            yield (f"{target.path}: the data of compare commands, {format_bytes(blocks.bytes)}, are read from the "
+                   "drive before the run: its cache may hold them")
 
 
 def _check_obstacle(name: str, target: Target, passthrough: bool) -> str | None:
-    why = check_left_out(name, passthrough=passthrough)
-    return why or (None if verify_bytes(target) else "the drive has no such command")
+    if not passthrough:
+        return NOT_PASSED
+    return None if (has_compare(target) if name == "compare" else verify_bytes(target)) else NO_COMMAND
 
 
 def _not_atomic(plan: TracePlan, drive: DrivePlan, limits: tuple[int, int]) -> int:

@@ -193,6 +193,7 @@ def command(trace: str, targets: tuple[str, ...], output: str | None, paces: tup
         runs = [plan.total_ios for plan in plans if plan is not None] * (repeat or 1)
         warn(filter(None, [shortage(output, runs, COMPRESSED_RUN_SCHEMA)]))
     if dry_run:
+        warn(issued_without(plans[0], passthrough=passthrough))
         show_plan(plans[0], as_json)
         return 0
     assert output is not None

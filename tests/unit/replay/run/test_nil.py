@@ -58,6 +58,8 @@ def test_each_write_hint_has_its_bytes(blkreel, tmp_path):
     assert "2 I/Os altered: atomic" in [reason["text"] for reason in run["verdict"]["reasons"]]
     assert "94.2 KB of writes are issued without their write hint: a file has one hint for all" in result.stderr
     assert "2 atomic writes are issued as plain ones: the drive has none" in result.stderr
+    dry_run = blkreel("replay", trace, "--on", tmp_path / "image", "--dry-run")
+    assert "2 atomic writes are issued as plain ones: the drive has none" in dry_run.stderr
     assert json.loads(blkreel("info", tmp_path / "run", "--json").stdout)["write_flags"] == {}
 
 

@@ -4,12 +4,15 @@ import errno
 import json
 import os
 
+import numpy as np
 import pytest
 from fake_engine import FakeEngine, replay
 from quiet import progress
 
 from blkreel.common.errors import BlkreelError, OutputExists
+from blkreel.replay.drive import external_io
 from blkreel.replay.drive import state as drive_state
+from blkreel.replay.drive.external_io import DiskCount
 from blkreel.replay.drive.state import DriveState
 from blkreel.replay.engine.untimed_io import Interrupted
 from blkreel.replay.plan.idle import ORIGINAL as ALL_IDLE
@@ -18,8 +21,10 @@ from blkreel.replay.plan.planner import plan_trace
 from blkreel.replay.prepare.precondition import Preparation
 from blkreel.replay.prepare.states import state_for
 from blkreel.replay.run.directory import RunDirectory
+from blkreel.replay.run.drive import RunDrive
+from blkreel.replay.run.records import IoTotals
 from blkreel.traces.format.reader import open_trace
-from blkreel.traces.format.schema import RUN_SCHEMA
+from blkreel.traces.format.schema import OPS, RUN_SCHEMA
 from blkreel.traces.format.writer import TraceWriter, output_error
 from blkreel.traces.spool import spool
 from blkreel.traces.spool.spool import recover
@@ -347,3 +352,16 @@ def test_a_run_that_was_killed_knows_when_it_began(plan, tmp_path):
     with pytest.raises(BlkreelError):
         replay(plan, tmp_path / "run", dies)
     assert open_trace(tmp_path / "run").metadata["epoch_ns"] == 77
+
+
+def test_a_compare_is_no_external_write(plan, monkeypatch):
+    """The kernel counts a command with data for the drive as a write, where it counts commands (Linux 6.13)."""
+    monkeypatch.setattr(external_io, "counts_commands", lambda target: True)
+    drive, issued = RunDrive(plan.drives[0], passthrough=True), IoTotals()
+    counts = iter([DiskCount(0, 0, 0, 0), DiskCount(0, 0, 1, 4096)])
+    monkeypatch.setattr(external_io, "count_of", lambda target: next(counts))
+    drive.begin()
+    drive.end()
+    issued.add(np.array([OPS["compare"]]), np.array([4096]))
+    drive.count_external(issued)
+    assert drive.external_ios == 0
