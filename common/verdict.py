@@ -56,6 +56,7 @@ CODES = {
                     "overrode that",
     "unseen_completions": "the capture did not see more than 1 % of the completions, or the source records none",
     "altered_ios": "I/Os were changed to fit the drive",
+    "compared_data": "compare commands found other data than was read before the run",
     "external_io_unknown": "external I/O could not be counted",
     "cpu_throttled": "processors were throttled by heat",
     "drive_corrected_errors": "errors that the drive corrected",

@@ -127,6 +127,7 @@ class EngineTotals(TypedDict, total=False):
     altered: dict[str, int]
     dropped: dict[str, int]
     hazard_ops: int
+    compares_unequal: int
     underruns: int
     record_stalls: int
     buffers_full_ops: int

@@ -198,6 +198,9 @@ def _qualified(run: Run) -> Iterator[Reason]:
     for name in CHECKS:
         if (count := run.dropped.get(name)) and (why := _check_left_out(name, run)):
             yield reason("altered_ios", "qualified", f"{count:,} I/Os omitted, because {why}: {name}", None, count, 0)
+    if run.compares_unequal:
+        yield reason("compared_data", "qualified", f"{run.compares_unequal:,} of {run.compares:,} compares found other "
+                     "data than before the run", None, run.compares_unequal, 0)
     for name, count in run.altered.items():
         if count:
             yield reason("altered_ios", "qualified", f"{count:,} I/Os altered: {name}", None, count, 0)

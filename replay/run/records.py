@@ -192,5 +192,9 @@ class RunRecords:
         return self._by_target.setdefault(target, IoTotals())
 
     @property
+    def ios(self) -> dict[str, int]:
+        return {name: sum(totals.ios[name] for totals in self._by_target.values()) for name in OPS}
+
+    @property
     def bytes(self) -> dict[str, int]:
         return {name: sum(totals.bytes[name] for totals in self._by_target.values()) for name in OPS}

@@ -527,6 +527,10 @@ class Run:
     # trace_bytes and issued_bytes of writes with each of WRITE_FLAGS.
     write_flags: dict[str, dict[str, int]] = field(default_factory=dict)
     dropped: dict[str, int] = field(default_factory=dict)
+    # Of compare commands: issued, compared, and those that found other data than was read before the run.
+    compares: int = 0
+    compared_bytes: int = 0
+    compares_unequal: int = 0
     hazards: int = 0
     left_out: int = 0
     plan_ns: int | None = None

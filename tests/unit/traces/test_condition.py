@@ -16,7 +16,8 @@ INPUTS = {"source", "pace", "idle", "without", "map", "state", "prefill", "paylo
           "unwritten_bytes", "background"}
 RESULTS = {
     "label", "simulated", "drive", "planned_ops", "issued_ops", "completed_ops", "moved_bytes", "written_bytes",
-    "error_ops", "errors", "first_error", "as_planned", "altered", "dropped", "hazards", "left_out", "plan_ns",
+    "error_ops", "errors", "first_error", "as_planned", "altered", "dropped", "hazards", "compares",
+    "compared_bytes", "compares_unequal", "left_out", "plan_ns",
     "wall_ns", "own_wall_ns", "reads", "baseline", "zero_latency", "drift_ns", "lateness", "underruns", "record_stalls",
     "certificate", "host_effect", "engine", "foreign_ios", "page_cache", "telemetry", "partial", "started_at",
     "environment", "emulated", "seed", "latency_log", "verdict", "other_phases",

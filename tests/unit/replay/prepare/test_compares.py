@@ -113,6 +113,7 @@ def test_too_much_data_is_refused_with_its_size(plan_of, monkeypatch):
 
 
 def test_a_run_gets_the_data_that_the_prefill_wrote(plan_of, target, tmp_path):
+    """And the account has what the engine counted."""
     seen = []
 
     def engine(options, plan, on_rows, on_note):
@@ -120,9 +121,13 @@ def test_a_run_gets_the_data_that_the_prefill_wrote(plan_of, target, tmp_path):
             with open(target.path, "r+b") as image:
                 image.write(b"p" * SIZE)  # as the prefill would
         seen.append([held_data(support.compare_data) for support in options.write_support])
-        return FakeEngine()(options, plan, on_rows, on_note)
+        return FakeEngine()(options, plan, on_rows, on_note) | {"compares_unequal": 1}
 
     plan = plan_of((4096, 4096, COMPARE), (4096, 512, COMPARE))
     output = RunDirectory(tmp_path / "run", force=False)
-    Replay(plan, output, ReplayOptions("label", 1, passthrough=True, engine=engine), progress).run()
+    account = Replay(plan, output, ReplayOptions("label", 1, passthrough=True, engine=engine), progress).run()
     assert seen == [[], [{4096: b"p" * 4096}]]
+    assert (account["compares"], account["compared_bytes"], account["compares_unequal"]) == (2, 4608, 1)
+    assert account["error_ops"] == 0 and account["verdict"]["level"] == "qualified"
+    assert "1 of 2 compares found other data than before the run" in [
+        reason["text"] for reason in account["verdict"]["reasons"] if reason["code"] == "compared_data"]
