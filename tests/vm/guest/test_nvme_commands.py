@@ -1,18 +1,25 @@
 """Commands to the drive: the NVMe driver's own trace of each of them, and nvme-cli."""
 
 import json
+import os
 import re
 import subprocess
+from contextlib import ExitStack
 from pathlib import Path
 
 import numpy as np
 import pytest
+from quiet import progress
 
 from blkreel.common.device import drive_of
 from blkreel.replay.drive import write_support
+from blkreel.replay.drive.claim import held
 from blkreel.replay.drive.target import find_target
-from blkreel.replay.drive.write_support import WriteSupport, verify_bytes
+from blkreel.replay.drive.write_support import WriteSupport, has_compare, verify_bytes
+from blkreel.replay.prepare import compares
+from blkreel.replay.prepare.compares import compare_data
 from blkreel.replay.run import write_flags
+from blkreel.traces.blocksets.block_set import BlockSet
 from blkreel.traces.format.schema import CHECKS, FLAGS, OPS, ZONE_OPS
 
 MIB = 1 << 20
@@ -61,6 +68,20 @@ def as_command(op, offset_bytes, length_bytes, flags):
     if name in ("flush", "dsm"):
         return name, 0, 0, False
     return name, offset_bytes, length_bytes, bool(flags & FLAGS["fua"])
+
+
+@pytest.fixture
+def commands_with_data():
+    """What a drive has beyond reads and writes: verifies of up to so many bytes, compares with what it holds now."""
+    with ExitStack() as stack:
+        def support(drive, verify_bytes, *compared):
+            blocks = BlockSet.of(*np.array(compared).T)
+            with held(find_target(drive)) as claim, compare_data(blocks, claim, progress) as memory:
+                descriptor = os.dup(memory)
+            stack.callback(os.close, descriptor)
+            return [WriteSupport(verify_bytes=verify_bytes, compare_data=descriptor)]
+
+        yield support
 
 
 def test_commands_of_programs_have_their_place(rows_of, nvme, commands_of, program, tmp_path):
@@ -155,20 +176,21 @@ def test_each_row_of_a_capture_is_a_command(rows_of, nvme, commands_of):
 
 
 @pytest.mark.parametrize("passthrough", [False, True])
-def test_each_row_of_a_plan_is_a_command(a_plan, issue, nvme, commands_of, passthrough):
+def test_each_row_of_a_plan_is_a_command(a_plan, issue, nvme, commands_of, commands_with_data, passthrough):
     """Every kind of I/O, as the engine hands it on: FUA in the command itself, a flush before a preflush write."""
     random = np.random.default_rng(7)
-    op = random.choice([OPS[name] for name in (*OF_BLOCK_LAYER, *["verify"] * passthrough)], 300)
+    op = random.choice([OPS[name] for name in (*OF_BLOCK_LAYER, *CHECKS * passthrough)], 300)
     length = np.where(op == OPS["flush"], 0, random.choice([4096, 8192, 65536], 300))
     with_fua = ["write", "read", "write_zeroes"] if passthrough else ["write"]
     flags = np.where(np.isin(op, [OPS[name] for name in with_fua]) & (random.random(300) < 0.5), FLAGS["fua"], 0)
     plan = a_plan(random.integers(0, 1000, 300) * 65536 * (op != OPS["flush"]), op=op, length_bytes=length,
                   flags=flags)
-    totals, records = issue(plan, target=nvme, depth=1, may_write=True, passthrough=passthrough,
-                            write_support=[WriteSupport(verify_bytes=MIB)])
+    support = commands_with_data(nvme, MIB, (0, 64 * MIB))
+    before = len(commands_of())
+    totals, records = issue(plan, target=nvme, depth=1, may_write=True, passthrough=passthrough, write_support=support)
     wanted = [as_command(*row) for row in zip(*(plan[name].tolist() for name in
                                                 ("op", "offset_bytes", "length_bytes", "flags")), strict=True)]
-    assert commands_of() == wanted
+    assert commands_of()[before:] == wanted
     assert set(records["status"]) == {0}
     assert totals["altered"] == totals["dropped"] == {}
 
@@ -183,9 +205,10 @@ def test_a_preflush_is_a_flush_before_its_write(a_plan, issue, nvme, commands_of
 
 
 def test_a_replay_of_verify_and_compare(blkreel, rows_of, nvme, commands_of, program, tmp_path, monkeypatch):
-    """With --passthrough the drive gets each verify. Both are named where they are left out.
+    """With --passthrough the drive gets each of them. Both are named where they are left out.
 
-    QEMU 7.2 has the command and does not announce it, so that its announcement is made up.
+    QEMU 7.2 has verify and does not announce it, so that its announcement is made up. The replay overwrites the blocks
+    of the first compare, not those of the second.
     """
     cli, data = program("nvme", "nvme-cli"), tmp_path / "data"
     data.write_bytes(bytes(4096))
@@ -194,12 +217,15 @@ def test_a_replay_of_verify_and_compare(blkreel, rows_of, nvme, commands_of, pro
         dd if=/dev/zero of={nvme} bs=64k count=4 oflag=direct status=none
         {cli} verify {nvme} -s 8 -c 7
         {cli} verify {nvme} -s 128 -c 63
-        {cli} compare {nvme} -s 8 -c 7 -z 4096 -d {data}""")
+        {cli} compare {nvme} -s 8 -c 7 -z 4096 -d {data}
+        {cli} compare {nvme} -s 2048 -c 7 -z 4096 -d {data}""")
     names = {code: op for op, code in OPS.items()}
-    assert [names[op] for op in rows.op] == ["write"] * 4 + ["verify", "verify", "compare"]
+    assert [names[op] for op in rows.op] == ["write"] * 4 + ["verify", "verify", "compare", "compare"]
     has_verify = verify_bytes(find_target(nvme)) > 0
     identified = subprocess.run([cli, "id-ctrl", nvme, "-o", "json"], capture_output=True, text=True, check=True).stdout
     assert has_verify == bool(json.loads(identified)["oncs"] & 1 << 7)
+    assert has_compare(find_target(nvme)) == bool(json.loads(identified)["oncs"] & 1 << 0) is True
+    blkreel("slice", tmp_path / "t.parquet", "-o", tmp_path / "compares.parquet", "--op", "compare")
     for number, (passthrough, announced) in enumerate(((False, False), (True, False), (True, True))):
         if announced:
             has_verify = True
@@ -207,35 +233,74 @@ def test_a_replay_of_verify_and_compare(blkreel, rows_of, nvme, commands_of, pro
                 monkeypatch.setattr(module, "verify_bytes", lambda target: MIB)
         before = len(commands_of())
         result = blkreel("replay", tmp_path / "t.parquet", "--on", nvme, "-o", tmp_path / f"run-{number}", "--idle",
-                         "cap=1ms", "--map", "identity", "--json", "--destroy", "GUEST001",
+                         "cap=1ms", "--map", "identity", "--json", "--destroy", "GUEST001", "--seed", str(number),
                          *["--passthrough"] * passthrough, check=False)
         issued = passthrough and has_verify
+        left_out = {} if passthrough else {"compare": 2}
         assert result.returncode in (0, 3), result.stderr
         assert ("2 verify commands are not issued" in result.stderr) == (not issued)
-        assert "1 compare commands are not issued: their data are not in the trace" in result.stderr
+        assert ("2 compare commands are not issued: only --passthrough issues them" in result.stderr) != passthrough
+        assert ("the data of compare commands, 8.19 KB, are read from the drive before the run" in result.stderr) == (
+            passthrough)
         run = json.loads(result.stdout)["run"]
-        assert run["dropped"] == {"compare": 1} | ({} if issued else {"verify": 2})
+        assert run["dropped"] == left_out | ({} if issued else {"verify": 2})
         assert [place for name, *place, _ in commands_of()[before:] if name == "verify"] == (
             [[4096, 4096], [65536, 32768]] if issued else [])
+        assert [place for name, *place, _ in commands_of()[before:] if name == "compare"] == (
+            [[4096, 4096], [MIB, 4096]] if passthrough else [])
+        assert [run[key] for key in ("compares", "compared_bytes", "compares_unequal", "error_ops")] == (
+            [2, 8192, 1, 0] if passthrough else [0, 0, 0, 0])
+        assert ("compared_data" in {reason["code"] for reason in run["verdict"]["reasons"]}) == passthrough
+    alone = ("replay", tmp_path / "compares.parquet", "--on", nvme, "-o", tmp_path / "alone", "--map", "identity",
+             "--json", "--destroy", "GUEST001", "--passthrough")
+    before = len(commands_of())
+    assert "the data of compare commands, 8.19 KB, are" in blkreel(*alone, "--dry-run").stderr
+    with monkeypatch.context() as patch:
+        patch.setattr(compares, "MOST_BYTES", 8191)
+        result = blkreel(*alone, check=False)
+    assert result.returncode == 1 and "need 8.19 KB of data in memory, more than" in result.stderr
+    assert not {"write", "compare"} & {name for name, *_ in commands_of()[before:]}
+    result = blkreel(*alone, check=False)
+    run = json.loads(result.stdout)["run"]
+    assert [run[key] for key in ("compares", "compares_unequal", "error_ops")] == [2, 0, 0]
+    assert "compared_data" not in {reason["code"] for reason in run["verdict"]["reasons"]} and run["dropped"] == {}
 
 
-def test_long_rows_are_several_commands(a_plan, issue, nvme, commands_of):
+def test_a_compare_has_the_data_of_before_the_run(a_plan, issue, nvme, commands_with_data):
+    """Random data, so that only the right ones are equal; the run writes some of the compared blocks in between."""
+    Path(nvme).write_bytes(np.random.default_rng(3).bytes(MIB))
+    subprocess.run(["blockdev", "--flushbufs", nvme], check=True)
+    compare, write, read = (OPS[name] for name in ("compare", "write", "read"))
+    equal = [(8192, 4096, compare), (12288, 12288, compare), (512, 512, compare)]
+    overlapping = [(16384, 512, write), (12288, 12288, compare), (16384, 512, compare), (16384, 512, read)]
+    support = commands_with_data(nvme, 0, (512, 1024), (8192, 24576))
+    for rows, unequal in ((equal, 0), ([*overlapping, *equal[::2], (16896, 4096, compare)], 2)):
+        offset, length, op = np.array(rows).T
+        totals, records = issue(a_plan(offset, op=op, length_bytes=length), target=nvme, depth=1, may_write=True,
+                                passthrough=True, write_support=support)
+        assert set(records["status"]) == {0} and totals["dropped"] == {} and totals["error_ops"] == 0
+        assert totals["compares_unequal"] == unequal
+
+
+def test_long_rows_are_several_commands(a_plan, issue, nvme, commands_of, commands_with_data):
     """None is longer than the drive takes, none is missing, and what a deallocation names reads as zeros."""
     Path(nvme).write_bytes(b"x" * (32 * MIB))
     subprocess.run(["blockdev", "--flushbufs", nvme], check=True)
-    op = [OPS[name] for name in ("write", "read", "write_zeroes", "discard", "write", "verify")]
-    length = [3, 9, 40, 16, 10, 3]
-    plan = a_plan(np.array([32, 0, 64, 8, 112, 0]) * MIB, op=np.array(op), length_bytes=np.array(length) * MIB,
-                  flags=np.array([FLAGS["preflush"], 0, 0, 0, FLAGS["fua"], 0]))
+    op = [OPS[name] for name in ("write", "read", "write_zeroes", "discard", "write", "verify", "compare")]
+    length = [3, 9, 40, 16, 10, 3, 11]
+    plan = a_plan(np.array([32, 0, 64, 8, 112, 0, 24]) * MIB, op=np.array(op), length_bytes=np.array(length) * MIB,
+                  flags=np.array([FLAGS["preflush"], 0, 0, 0, FLAGS["fua"], 0, 0]))
+    support = commands_with_data(nvme, 512 << 10, (24 * MIB, 35 * MIB))
     before = len(commands_of())
     totals, records = issue(plan, target=nvme, depth=1, may_write=True, passthrough=True,
-                            write_support=[WriteSupport(verify_bytes=512 << 10)])
+                            write_support=support)
     commands = commands_of()[before:]
     assert set(records["status"]) == {0} and totals["altered"] == totals["dropped"] == {}
+    assert totals["compares_unequal"] == 1, "the first row writes the last 3 MiB"
     limit_bytes = int(Path("/sys/block", Path(nvme).name, "queue/max_hw_sectors_kb").read_text()) << 10
     assert commands[0][0] == "flush" and [name for name, *_ in commands].count("dsm") == 1
     for name, first, bytes_, fua in (("write", 32, 3, False), ("read", 0, 9, False), ("write_zeroes", 64, 40, False),
-                                     ("write", 112, 10, True), ("verify", 0, 3, False)):
+                                     ("write", 112, 10, True), ("verify", 0, 3, False), ("compare", 24, 11, False)):
         parts = sorted((offset, length) for kind, offset, length, bit in commands
                        if kind == name and bit == fua and first * MIB <= offset < (first + bytes_) * MIB)
         assert len(parts) > 1 and sum(length for _, length in parts) == bytes_ * MIB
