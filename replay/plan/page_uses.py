@@ -13,12 +13,12 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from blkreel.replay.engine.engine import Batch
-from blkreel.traces.format.schema import FLAGS, NOT_USED, OPS, USE_COLUMNS
+from blkreel.traces.format.schema import FLAGS, NOT_USED, OPS, USE_COLUMNS, USER_COLUMNS
 
 from .history import THREAD_TIMES
 
 NO_USE = -1
-_OF_USES = set(USE_COLUMNS) - {"used_ns"}
+_OF_USES = {*USE_COLUMNS, *USER_COLUMNS} - {"used_ns"}
 
 
 class PageUses:
@@ -36,7 +36,8 @@ class PageUses:
     def merged(self, io: Batch, source_row: np.ndarray, submit_ns: np.ndarray) -> tuple[Batch, np.ndarray, np.ndarray]:
         """The rows with the uses up to the last of them.
 
-        io: columns of the trace with USE_COLUMNS. submit_ns: after the idle policy.
+        io: columns of the trace with USE_COLUMNS, and with THREAD_TIMES and USER_COLUMNS as far as it has them.
+        submit_ns: after the idle policy.
 
         Result: io, of USE_COLUMNS with used_ns, and with `use_of`: the row whose pages a use is of, NO_USE for an I/O;
         source_row, for a use the last row before it; and submit_ns.
@@ -69,7 +70,8 @@ class PageUses:
                  "tid": io["used_by"][at], "waited_on": np.full(len(at), -1, np.int64),
                  "flags": uses["flags"] & ~FLAGS["inherited"], "think_ns": io["used_think_ns"][at],
                  "use_of": source_row[at]}
-        uses |= {name: io[f"used_{name}"][at] for name in THREAD_TIMES if name in uses}
+        unknown = np.full(len(io["submit_ns"]), -1)
+        uses |= {name: io.get(f"used_{name}", unknown)[at] for name in THREAD_TIMES if name in uses}
         if self._waiting is not None:
             uses = {name: np.concatenate([self._waiting[name], column]) for name, column in uses.items()}
         order = np.argsort(uses["submit_ns"], kind="stable")

@@ -14,7 +14,7 @@ from blkreel.replay.drive.target import Target
 from blkreel.replay.engine.engine import DEPENDENCY_REACH, MAX_DEPTH, OMITTED, Batch, Lane
 from blkreel.traces.format.metadata_types import Thread
 from blkreel.traces.format.read_ahead import ReadAheadCount, ReadAheadInTime
-from blkreel.traces.format.schema import FLAGS, OPS, USE_COLUMNS, WRITE_FLAGS
+from blkreel.traces.format.schema import FLAGS, OPS, USE_COLUMNS, USER_COLUMNS, WRITE_FLAGS
 from blkreel.traces.format.trace import Trace
 from blkreel.traces.format.trace_survey import COLUMNS, flags_with_flush_rows, select
 from blkreel.traces.samples import called, workload_names
@@ -410,7 +410,8 @@ class TracePlan(Plan):
             names += [name for name in dependencies.OPTIONAL_COLUMNS if name in self.trace.schema.names]
         lost_uses = (self.trace.metadata.get("ledger") or {}).get("uses_lost")
         uses = PageUses(complete=not lost_uses) if with_uses else None
-        names += list(USE_COLUMNS) if uses else []
+        if uses:
+            names += [name for name in (*USE_COLUMNS, *USER_COLUMNS) if name in self.trace.schema.names]
         devices = [drive.device for drive in self.drives]
         # All lanes share the memory that one lane would take for its batches.
         batch_rows = _BATCH_ROWS // (self.sharding.threads + len(self.stream_paces))
