@@ -238,7 +238,7 @@ def test_links_planted_by_others_lead_a_capture_nowhere(blkreel, loop_drive, tmp
 
 
 def test_a_pipe_is_not_replaced(blkreel, loop_drive, tmp_path):
-    """Nor does the message suggest to; of the other commands, tests/unit/traces/test_safe_files.py."""
+    """Nor does the message suggest to; of the other commands, tests/unit/traces/hostile/test_safe_files.py."""
     os.mkfifo(tmp_path / "pipe")
     for force in ([], ["--force"]):
         refused = blkreel("capture", loop_drive(), "-o", tmp_path / "pipe", *force, "--", "true", check=False)

@@ -1,5 +1,5 @@
 """The document of each command matches its schema. tests/kernel/capture has those of capture and
-top, test_demo_command.py that of demo."""
+top, demo/test_demo_command.py that of demo."""
 
 import json
 import math

@@ -133,7 +133,7 @@ def test_runs_that_differ_in_an_input_are_no_repetitions(blkreel, make_trace, tm
 
 BESIDE = ("--background", "writes=1MB/s")
 # Each option of `replay` -> option sets that differ from the usual one in it; without any it is no input of a result.
-# Threads and polling are none of a simulated drive (tests/unit/traces/test_condition.py).
+# Threads and polling are none of a simulated drive (tests/unit/traces/format/test_condition.py).
 OPTION_SETS = {
     "--pace": [("x2",), ("x2.0000001",), ("paced",), ("dependent",), ("asap",), ("depth=4",), ("depth=5",)],
     "--compute": [(compute, "--pace", "dependent") for compute in ("x4", "x4.0000001", "none")],
