@@ -144,7 +144,7 @@ lint: $(STAMPS)/install $(STAMPS)/venv-dev
 	@for package in $(PACKAGES); do ln -sfn ../../../$$package $(STAMPS)/types/blkreel/$$package; done
 	@sed 's/@VERSION@/0/' package.py.in >$(STAMPS)/types/blkreel/__init__.py
 	$(BIN)/mypy -p blkreel
-	MYPYPATH=$(STAMPS)/types:samples $(BIN)/mypy samples/*.py
+	MYPYPATH=$(STAMPS)/types:samples $(BIN)/mypy samples/*.py samples/recording/*.py
 	$(BIN)/python tests/native/compile_strictly.py build
 
 # Generated parts of docs/.
@@ -155,14 +155,10 @@ docs: $(STAMPS)/install
 demo: $(STAMPS)/install $(STAMPS)/apt-demo
 	$(SUDO) $(abspath $(BIN))/blkreel demo -o demo-out $(DEMO_ARGS) || [ $$? -eq 3 ]
 
-# One or all sample traces: make samples SAMPLES=download. Takes an hour and more, 15 GiB of memory, and 15 GiB on
-# disk for the Debian systems of the recordings (/var/tmp/blkreel-roots, reused next time).
-SAMPLES := model-load model-load-mmap model-load-direct model-download data-scan database-restart database-queries \
-    download-300m-steady download-1g-steady download-300m download-1g file-copy update-unpack update-verify \
-    game-small game-load game-download download app-start package-install
+# All sample traces, or some: make samples SAMPLES="download app-start". Takes an hour and more, 15 GiB of memory, and
+# 15 GiB on disk for the Debian systems of the recordings (/var/tmp/blkreel-roots, reused next time).
 samples: $(STAMPS)/install $(STAMPS)/apt-samples
-	@for sample in $(SAMPLES); do \
-	  $(SUDO) $(abspath $(BIN))/python samples/$$sample.py || exit 1; done
+	$(SUDO) $(abspath $(BIN))/python samples/record.py $(SAMPLES)
 	$(BIN)/python samples/describe.py
 
 # The table of load times in docs/measurements.md: hours on one processor. LAB_ARGS has arguments of the program, such as

@@ -71,7 +71,7 @@ SERVER_FIRST = ("chrt", "--rr", "3")
 @contextmanager
 def as_a_program():
     """The block runs before all other programs and behind the drive, as on a machine without other work."""
-    from scratch import kernel_workers_before_others
+    from recording.scratch import kernel_workers_before_others
 
     # Niceness does not reach the programs that start a session of their own, such as a database.
     os.sched_setscheduler(0, os.SCHED_RR, os.sched_param(1))

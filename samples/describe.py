@@ -1,4 +1,4 @@
-"""Writes the computing shares of the sample traces, and their table into the pages: the last step of make samples."""
+"""Writes the computing shares of the sample traces, and their table into the page: the last step of make samples."""
 
 from pathlib import Path
 
@@ -16,7 +16,7 @@ from blkreel.traces.format.schema import FLAGS, OPS
 from blkreel.traces.samples import PREFIX, SAMPLES
 
 _ROOT = Path(__file__).resolve().parents[1]
-PAGES = (_ROOT / "traces/samples/README.md", _ROOT / "docs/samples.md")
+PAGE = _ROOT / "docs/samples.md"
 _BEGIN, _END = "<!-- figures: written by `make samples` -->\n", "<!-- end of figures -->\n"
 COMPUTING = _ROOT / "traces/samples/computing.toml"
 _LARGE = find_target("nil:1TiB,clock=virtual")
@@ -29,9 +29,9 @@ def figures(directory: Path = _ROOT / "traces/samples") -> str:
     return _HEAD + "".join(_line(name, directory / f"{name}.parquet") for name in SAMPLES)
 
 
-def on_page(page: Path) -> str:
-    """The table as a page has it."""
-    return page.read_text().partition(_BEGIN)[2].partition(_END)[0]
+def on_page() -> str:
+    """The table as the page has it."""
+    return PAGE.read_text().partition(_BEGIN)[2].partition(_END)[0]
 
 
 def _line(name: str, path: Path) -> str:
@@ -70,10 +70,8 @@ def compute_share(path: Path) -> float:
 def main() -> None:
     shares = {name: compute_share(_ROOT / f"traces/samples/{name}.parquet") for name in SAMPLES}
     COMPUTING.write_text("".join(f"{name} = {share:.3f}\n" for name, share in shares.items()))
-    table = figures()
-    for page in PAGES:
-        before, rest = page.read_text().split(_BEGIN)
-        page.write_text(before + _BEGIN + table + _END + rest.split(_END)[1])
+    before, rest = PAGE.read_text().split(_BEGIN)
+    PAGE.write_text(before + _BEGIN + figures() + _END + rest.split(_END)[1])
 
 
 if __name__ == "__main__":

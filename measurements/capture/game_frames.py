@@ -106,7 +106,7 @@ def in_system(directory, data, environment, *command):
 @contextmanager
 def moving_view():
     """A screen whose pointer is at one edge after the other, where the game moves its view."""
-    from screen import screen
+    from recording.screen import screen
 
     ended = threading.Event()
 

@@ -74,7 +74,7 @@ def install_game(directory):
 
 def strategy_game():
     sys.path.insert(0, str(SAMPLES))
-    import strategy_game
+    from recording import strategy_game
 
     return strategy_game
 
@@ -82,7 +82,7 @@ def strategy_game():
 def play(directory, data):
     """From the start of the game to a loaded map."""
     game = strategy_game()
-    from screen import screen
+    from recording.screen import screen
 
     system = directory / GAME_SYSTEM
     with screen(os.environ, "1024x768") as display:

@@ -1,6 +1,6 @@
 """Load a model with llama.cpp, and exit when it is ready: load.py FILE read|mmap|direct.
 
-Only the environment of model.py has xllamacpp.
+Only the environment that recipes.py makes has xllamacpp.
 """
 
 import os

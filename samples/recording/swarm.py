@@ -7,7 +7,6 @@ import subprocess
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 
 from blkreel.common.errors import BlkreelError
@@ -30,14 +29,6 @@ _ARIA2C = (
 )
 
 
-@dataclass(frozen=True)
-class Swarm:
-    """torrent: the torrent file. payload: the file to download."""
-
-    torrent: Path
-    payload: Path
-
-
 def make_payload(path: Path, size_bytes: int) -> None:
     """Write incompressible data, as downloads are."""
     with path.open("xb") as file:
@@ -46,18 +37,21 @@ def make_payload(path: Path, size_bytes: int) -> None:
 
 
 @contextmanager
-def swarm(payload: Path, directory: Path, environment: Mapping[str, str] | None = None) -> Iterator[Swarm]:
-    """Seed `payload` during the block. directory: for the torrent file, the tracker's list and the logs."""
+def swarm(payload: Path, directory: Path, environment: Mapping[str, str]) -> Iterator[Path]:
+    """Seed `payload` during the block. directory: for the torrent file, the tracker's list and the logs.
+
+    Yields the torrent file.
+    """
     tracker, torrent = _start_tracker(payload, directory, environment)
     seeder = None
     try:
         command = [*_ARIA2C, "--dir", payload.parent, "--bt-seed-unverified=true", "--seed-ratio=0",
                    f"--listen-port={_free_port()}", f"--stop-with-process={os.getpid()}", torrent]
         seeder = _start(command, directory / "seeder.log", environment)
-        yield Swarm(torrent, payload)
+        yield torrent
     finally:
         for process in (seeder, tracker):
-            stop(process)
+            _stop(process)
 
 
 def download_command(torrent: Path, directory: Path, bytes_per_s: int) -> list[str]:
@@ -69,12 +63,7 @@ def download_command(torrent: Path, directory: Path, bytes_per_s: int) -> list[s
     return [str(word) for word in command]
 
 
-def start_download(torrent: Path, directory: Path, bytes_per_s: int, log: Path,
-                   environment: Mapping[str, str] | None = None) -> subprocess.Popen[bytes]:
-    return _start(download_command(torrent, directory, bytes_per_s), log, environment)
-
-
-def stop(process: subprocess.Popen[bytes] | None) -> None:
+def _stop(process: subprocess.Popen[bytes] | None) -> None:
     """Stop a client or the tracker. SIGTERM first, so that a client flushes its data."""
     if process is None or process.poll() is not None:
         return
@@ -86,14 +75,14 @@ def stop(process: subprocess.Popen[bytes] | None) -> None:
         process.wait()
 
 
-def last_words(log: Path) -> str:
+def _last_words(log: Path) -> str:
     """The last line of a log, for an error message."""
     lines = [line for line in log.read_text(errors="replace").splitlines() if line.strip()]
     return lines[-1].strip() if lines else "no message"
 
 
 def _start_tracker(payload: Path, directory: Path,
-                   environment: Mapping[str, str] | None) -> tuple[subprocess.Popen[bytes], Path]:
+                   environment: Mapping[str, str]) -> tuple[subprocess.Popen[bytes], Path]:
     """Start a tracker; returns it and the torrent, which names its port.
 
     Tries several ports, since another process may take a free port before the tracker binds it.
@@ -114,8 +103,8 @@ def _start_tracker(payload: Path, directory: Path,
         tracker = _start(command, log, environment)
         if _answers(port, tracker):
             return tracker, torrent
-        stop(tracker)
-    raise BlkreelError(f"opentracker does not start: {last_words(log)}", f"run: {' '.join(map(str, command))}")
+        _stop(tracker)
+    raise BlkreelError(f"opentracker does not start: {_last_words(log)}", f"run: {' '.join(map(str, command))}")
 
 
 def _answers(port: str, process: subprocess.Popen[bytes]) -> bool:
@@ -147,8 +136,7 @@ def _run(*command: object) -> str:
     return result.stdout
 
 
-def _start(command: Sequence[object], log: Path,
-           environment: Mapping[str, str] | None = None) -> subprocess.Popen[bytes]:
+def _start(command: Sequence[object], log: Path, environment: Mapping[str, str]) -> subprocess.Popen[bytes]:
     with log.open("wb") as file:
         return subprocess.Popen([str(word) for word in command], stdin=subprocess.DEVNULL, stdout=file,
                                 stderr=subprocess.STDOUT, env=environment)

@@ -2,45 +2,26 @@
 
 import subprocess
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
-from scratch import RECORDINGS, SATA, Scratch, emulated_drive
+from .scratch import Scratch
 
 RATES = {"300m": 37_500_000, "1g": 110_000_000}  # bytes/s: 300 Mbit/s, and what HTTP has of 1 Gbit/s
-UNDER_WAY_S = 4  # of a download, before a recording beside it
-_SECONDS = {"300m": 95, "1g": 65}
-_SPARE_BYTES = 320 << 20  # of the file system
 # Of a device. It holds what a drive writes in 0.3 s at 1 Gbit/s.
 _DIRTY_BYTES = 32 << 20
 
 
-def record_download(name: str, rate: str, steady: bool = False) -> None:
-    """rate: a key of RATES. steady: with a limit of dirty data, else as the kernel writes back by default."""
-    size_bytes = RATES[rate] * _SECONDS[rate]
-    with emulated_drive((size_bytes + _SPARE_BYTES) // 4096 * 4096, SATA) as scratch, server(size_bytes) as url:
-        target = scratch.mount / "download.bin"
-        command = download_command(url, target, RATES[rate])
-        for _ in range(RECORDINGS):
-            target.unlink(missing_ok=True)
-            scratch.settle()
-            if steady:
-                with limited_dirty_data(scratch):
-                    scratch.record_best(name, command)
-            else:
-                scratch.record_best(name, command)
-
-
-def download_command(url: str, target: Path, bytes_per_s: int) -> list[str]:
-    return ["curl", "--silent", "--show-error", "--limit-rate", str(bytes_per_s), "--output", str(target), url]
+def web_download(url: str, target: Path, rate: str) -> list[str]:
+    """The command of a download. rate: a key of RATES."""
+    return ["curl", "--silent", "--show-error", "--limit-rate", str(RATES[rate]), "--output", str(target), url]
 
 
 @contextmanager
-def download_beside(scratch: Scratch, url: str, rate: str) -> Iterator[None]:
-    """A download to the drive that goes on in the block, or until its end."""
-    command = download_command(url, scratch.mount / "download.bin", RATES[rate])
+def download_beside(scratch: Scratch, command: Sequence[str]) -> Iterator[None]:
+    """A download that goes on in the block, or until its end."""
     client = subprocess.Popen(command, env=scratch.environment, stdin=subprocess.DEVNULL)
     try:
         yield

@@ -5,9 +5,9 @@ import subprocess
 import sys
 from pathlib import Path
 
-from scratch import WORK
-
 from blkreel.common.errors import BlkreelError
+
+from .scratch import WORK
 
 
 def environment(name: str, packages: tuple[str, ...]) -> Path:
@@ -22,6 +22,6 @@ def environment(name: str, packages: tuple[str, ...]) -> Path:
                             stdin=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
     if result.returncode:
         raise BlkreelError(f"pip install failed: {result.stderr[-2000:]}", "pip config set global.index-url URL")
-    for script in Path(__file__).with_name(name).glob("*.py"):
+    for script in (Path(__file__).parents[1] / name).glob("*.py"):
         shutil.copy(script, directory)
     return directory

@@ -1,4 +1,4 @@
-"""What the scripts beside this one share: a scratch drive, a Debian system, and recording what happens on the drive.
+"""A scratch drive, a Debian system, and recording what happens on the drive.
 
 The drive is an emulated one. A recording is repeated, and the one with the fewest late answers of the drive is kept.
 """
@@ -11,11 +11,9 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
-
-from warm_memory import warm_memory
 
 from blkreel.cli.demo.drives import LoopDrive, make_file_system, mount_memory, remount
 from blkreel.cli.demo.workspace import Workspace, workspace_below
@@ -28,7 +26,9 @@ from blkreel.replay.simulated import spec
 from blkreel.traces.format.reader import open_trace
 from blkreel.traces.samples import SAMPLES, TITLES
 
-DIRECTORY = Path(__file__).resolve().parents[1] / "traces/samples"
+from .warm_memory import warm_memory
+
+DIRECTORY = Path(__file__).resolve().parents[2] / "traces/samples"
 WORK = Path(os.environ.get("SAMPLES_WORK", "/var/tmp"))
 MIRROR = os.environ.get("SAMPLES_MIRROR", "http://deb.debian.org/debian")
 SUITE = "bookworm"
@@ -50,7 +50,6 @@ RECORDINGS = int(os.environ.get("SAMPLES_RECORDINGS", "3"))
 # On a busy machine: the recorded programs run before all others, too. Some start sessions of their own, which share the
 # processors evenly with those of others whatever their niceness.
 _PROGRAM_FIRST = ("chrt", "--rr", "1") if os.environ.get("SAMPLES_FIRST") else ()
-
 
 Command = Sequence[str | Path]
 
@@ -132,10 +131,9 @@ class Scratch:
         target.parent.mkdir(parents=True, exist_ok=True)
         target.write_text(text)
 
-    def run(self, *command: str | Path, environment: Mapping[str, str] | None = None,
-            ends_with: Sequence[int] = (0,)) -> None:
+    def run(self, *command: str | Path) -> None:
         """Run a command of the installed system, before the recording."""
-        self._checked(["chroot", self.system, *command], environment, ends_with)
+        self._checked(["chroot", self.system, *command])
 
     def settle(self) -> None:
         """Write all out and forget it, so that a recording begins with what comes after."""
@@ -143,12 +141,29 @@ class Scratch:
         remount(self.workspace, self._drive, self.mount)
         self._bind()
 
-    def record_best(self, name: str, command: Command, environment: Mapping[str, str] | None = None,
-                    ends_with: Sequence[int] = (0,), files: bool = True) -> None:
-        """Capture a command from a cold cache into the sample of that name. files: with the names of its files.
+    def record(self, name: str, command: Command, environment: Mapping[str, str] | None = None, *,
+               before: Callable[[], object] = lambda: None,
+               beside: Callable[[], AbstractContextManager[object]] | None = None, timed: bool = True,
+               ends_with: Sequence[int] = (0,), files: bool = True) -> None:
+        """Capture a command from a cold cache into the sample of that name, RECORDINGS times, and keep the best.
 
-        It is kept only if it is valid and has fewer late answers than each one before.
+        before: makes the drive ready for each recording. beside: what goes on during each. timed: then run it without a
+        recording, too. files: with the names of its files.
         """
+        def run(once: Callable[[], None]) -> None:
+            before()
+            self.settle()
+            with beside() if beside else nullcontext():
+                once()
+
+        for _ in range(RECORDINGS):
+            run(lambda: self._record_once(name, command, environment, ends_with, files))
+        if timed:
+            run(lambda: self.time(command, environment))
+
+    def _record_once(self, name: str, command: Command, environment: Mapping[str, str] | None,
+                     ends_with: Sequence[int], files: bool) -> None:
+        """It is kept only if it is valid and has fewer late answers than each one before."""
         recorded = self.workspace.path / f"{name}.parquet"
         with warm_memory(), kernel_workers_before_others():
             self._capture(name, recorded, command, environment, ends_with, files)
@@ -171,12 +186,11 @@ class Scratch:
             raise BlkreelError(f"no valid recording with less than {100 * LATE_INVALID:g} % late answers",
                                "run it again on a quieter machine")
 
-    def time(self, command: Command, environment: Mapping[str, str] | None = None,
-             ends_with: Sequence[int] = (0,)) -> None:
+    def time(self, command: Command, environment: Mapping[str, str] | None = None) -> None:
         """Run a command that is recorded too, without a recording, and print how long it takes."""
         with warm_memory(), kernel_workers_before_others():
             started = time.monotonic()
-            output = self._checked([*_PROGRAM_FIRST, *command], environment, ends_with)
+            output = self._checked([*_PROGRAM_FIRST, *command], environment)
             print(f"without a recording: {time.monotonic() - started:.2f} s\n{output}", file=sys.stderr)
 
     def _capture(self, name: str, output: Path, command: Command,
@@ -187,8 +201,8 @@ class Scratch:
         ]
         print(self._checked([*capture, *command], environment, (*ends_with, 3)), file=sys.stderr)
 
-    def _checked(self, command: Command, environment: Mapping[str, str] | None,
-                 ends_with: Sequence[int]) -> str:
+    def _checked(self, command: Command, environment: Mapping[str, str] | None = None,
+                 ends_with: Sequence[int] = (0,)) -> str:
         """The output of a command. Raises BlkreelError if it ends with another code."""
         result = subprocess.run([str(word) for word in command], env={**self.environment, **(environment or {})},
                                 stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
@@ -217,7 +231,7 @@ class Scratch:
 
 
 @contextmanager
-def emulated_drive(size_bytes: int, typical: str = NVME, spare_bytes: int = 64 << 20) -> Iterator[Scratch]:
+def emulated_drive(size_bytes: int, typical: str, spare_bytes: int = 64 << 20) -> Iterator[Scratch]:
     """A typical drive in real time for the block; spare_bytes: memory beside it for other files.
 
     Raises BlkreelError at the end if nothing was recorded. accept_inexact: no machine of two processors reaches the
@@ -295,18 +309,3 @@ def _in_own_group() -> Iterator[None]:
             yield
         finally:
             (processes.parents[1] / processes.name).write_text(str(os.getpid()))
-
-
-def make_sample(name: str, make: Callable[[str], None]) -> None:
-    """Call make(name), and print what went wrong."""
-    try:
-        if os.geteuid() != 0:
-            raise BlkreelError("recording a sample makes loop devices and mounts, which needs root",
-                               "sudo make samples")
-        os.environ["PATH"] = os.environ.get("PATH", os.defpath) + ":/usr/sbin:/sbin"
-        started = time.monotonic()
-        make(name)
-        print(f"recorded in {time.monotonic() - started:.0f} s", file=sys.stderr)
-    except BlkreelError as error:
-        sys.exit(f"{name}: {error}")
-
