@@ -66,7 +66,7 @@ def test_a_load_time_of_the_application_start_is_no_lower_bound(blkreel):
 @pytest.mark.parametrize("name", SAMPLES)
 def test_it_is_small_and_has_its_story(name):
     assert (DIRECTORY / f"{name}.parquet").stat().st_size < 1_000_000
-    assert f"## `sample:{name}`" in (TREE / "docs/samples.md").read_text()
+    assert f"- **`{name}`**: " in (TREE / "docs/samples.md").read_text()
 
 
 def test_each_can_be_recorded_again_by_name():
