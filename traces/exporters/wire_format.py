@@ -1,4 +1,4 @@
-"""Messages of Protocol Buffers for many rows at once.
+"""Messages of Protocol Buffers for many rows at once; the official library encodes one message at a time.
 
 The encoding is that of https://protobuf.dev/programming-guides/encoding/. A part of a message is a matrix with the
 bytes of each row, and which of them the row has: rows of one message differ in length.

@@ -87,6 +87,7 @@ class TraceWriter:
         if mode is not None:
             os.fchmod(self._file.fileno(), mode)
         self.inode = os.fstat(self._file.fileno()).st_ino
+        # With checksums of pages: a flipped bit in a trace would be a write to the wrong offset of a drive.
         self._parquet = pq.ParquetWriter(
             self._file, schema, compression="zstd", compression_level=3, version="2.6", store_schema=False,
             use_dictionary=[name for name in [*DICTIONARY_COLUMNS, "length_bytes"] if name in schema.names],

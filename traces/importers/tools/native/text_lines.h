@@ -4,6 +4,8 @@
  * A field is a pair of positions in the text, [start, end). Fields are delimited by blanks (bytes up to 0x20), or by one
  * separator; then they are without the blanks and the quotes around them, a separator between quotes is text, and a line
  * of blanks has no field. Arrays of results have an entry for each field asked for; an invalid number is 0.
+ *
+ * In C, because pyarrow's CSV reader cannot read such lines, and numpy took about 20 ns per byte.
  */
 #pragma once
 
