@@ -32,8 +32,8 @@ def game(examples):
 
 def test_each_query_has_a_test():
     tested = {"Percentiles", "Bursts", "Outstanding over time", "Two runs, I/O by I/O", "A directory of runs",
-              "Metadata of a file", "Names of threads"}
-    assert set(QUERIES) == tested and sum(map(len, QUERIES.values())) == 8
+              "Metadata of a file"}
+    assert set(QUERIES) == tested and sum(map(len, QUERIES.values())) == 7
 
 
 def test_percentiles(ask, game):
@@ -91,11 +91,3 @@ def test_metadata_of_a_file(ask, examples):
     for name in ("fast", "slow"):
         run = blkreel.open(examples / "runs" / name).run
         assert result.loc[name].tolist() == [run["label"], run["verdict"]["level"], run["moved_bytes"]]
-
-
-def test_names_of_threads(ask, game):
-    result = ask("Names of threads").set_index("process")
-    rows = game.frame(["tid", "length_bytes"])
-    names = {int(tid): entry["process"] for tid, entry in game.metadata["threads"].items()}
-    ours = rows.groupby(rows.tid.map(names)).length_bytes.agg(["count", "sum"])
-    assert result.ops.to_dict() == ours["count"].to_dict() and result.bytes.to_dict() == ours["sum"].to_dict()
