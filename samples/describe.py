@@ -7,8 +7,7 @@ import pyarrow.parquet as pq
 from blkreel.cli.ui.progress import progress
 from blkreel.common.units import format_bytes, format_count, format_ns
 from blkreel.replay.drive.target import find_target
-from blkreel.replay.plan.idle import ORIGINAL
-from blkreel.replay.plan.pace import DEPENDENT
+from blkreel.replay.plan.pace import ALL_IDLE, DEPENDENT
 from blkreel.replay.plan.planner import plan_trace
 from blkreel.replay.run.zero_latency import zero_latency
 from blkreel.traces.format.reader import open_trace
@@ -61,7 +60,7 @@ def compute_share(path: Path) -> float:
     workload = (flags & FLAGS["own"]) != 0
     if workload.any():
         submit_ns, latency_ns = submit_ns[workload], latency_ns[workload]
-    plan = plan_trace(trace, _LARGE, pace=DEPENDENT, idle=ORIGINAL, prefill=False)
+    plan = plan_trace(trace, _LARGE, pace=DEPENDENT, idle=ALL_IDLE, prefill=False)
     least = zero_latency(plan, None, progress)
     assert least, path
     return int(least["load_time_ns"]) / int((submit_ns + latency_ns.clip(min=0)).max() - submit_ns.min())

@@ -25,9 +25,8 @@ from blkreel.replay.engine.engine import Engine, Payload, run_engine
 from blkreel.replay.engine.termination import sigterm_as_interrupt
 from blkreel.replay.engine.untimed_io import Interrupted
 from blkreel.replay.plan.extents import MappedBlocks
-from blkreel.replay.plan.idle import parse_idle
 from blkreel.replay.plan.mapping import parse_map
-from blkreel.replay.plan.pace import parse_pace
+from blkreel.replay.plan.pace import parse_idle, parse_pace
 from blkreel.replay.plan.plan import Plan, TracePlan
 from blkreel.replay.plan.planner import plan_trace
 from blkreel.replay.plan.survey import choose_device

@@ -19,6 +19,8 @@ from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 
+import pandas as pd
+
 from blkreel.common.emulated import IO_KINDS, LINKS, RUN, read_account
 from blkreel.common.system import text_in
 from blkreel.traces.format.reader import open_trace
@@ -36,6 +38,7 @@ SATA = {"read_latency": "90us", "write_latency": "60us", "flush_latency": "500us
         "read_bandwidth": "550MB/s", "write_bandwidth": "500MB/s"}
 SAMPLES = ("app-start", "game-small", "package-install")
 KINDS = ("read", "write", "flush")
+KERNEL = ", by the kernel"
 ratios = defaultdict(list)  # (sample, metric): of replays that are not shown yet
 PRIORITY = -15
 disturbances = []  # (share of late I/Os, share of the time without a processor), of each drive of a row
@@ -187,28 +190,46 @@ def traced(sample, metric):
 
 
 def replay_both(sample):
-    """Ratios of the load time, of each I/O and of the p99 of each kind.
+    """Ratios of the load time, of each I/O and of the p99 of each kind, by the replay and by a capture beside it.
 
     Each I/O, because a p50 that lies between reads of two lengths moves far where few of them do.
     """
     with emulated(SATA, "2GiB") as (device, description), tempfile.TemporaryDirectory() as place:
         for name, drive in (("simulated", description), ("emulated", device)):
-            subprocess.run([BLKREEL, "replay", f"sample:{sample}", "--on", drive, "-o", f"{place}/{name}", "--pace",
-                            "dependent", "--idle", "cap=100ms"], capture_output=True)
-        runs = [open_trace(f"{place}/{name}") for name in ("emulated", "simulated")]
-        emulated_ns, simulated_ns = map(latencies_ns, runs)
-    ratios[sample, "load time"].append(100 * runs[0].account.load_time_ns / runs[1].account.load_time_ns)
-    for kind in emulated_ns:
-        ratios[sample, f"each {kind}, median"].append(100 * (emulated_ns[kind] / simulated_ns[kind]).median())
-        p99_ns = [latency_ns[kind].quantile(0.99) for latency_ns in (emulated_ns, simulated_ns)]
-        ratios[sample, f"{kind} p99"].append(100 * p99_ns[0] / p99_ns[1])
+            words = [BLKREEL, "replay", f"sample:{sample}", "--on", drive, "-o", f"{place}/{name}", "--pace",
+                     "dependent", "--idle", "cap=100ms"]
+            if name == "emulated":
+                words = [BLKREEL, "capture", device, "-o", f"{place}/capture.parquet", "--", *words]
+            subprocess.run(words, capture_output=True)
+        given, asked = (rows_of(open_trace(f"{place}/{name}")) for name in ("emulated", "simulated"))
+        captured = rows_of(open_trace(f"{place}/capture.parquet"))
+        loads_ns = [open_trace(f"{place}/{name}").account.load_time_ns for name in ("emulated", "simulated")]
+    ratios[sample, "load time"].append(100 * loads_ns[0] / loads_ns[1])
+    for observer, rows in (("", given), (KERNEL, as_captured(given, captured))):
+        for kind in KINDS:
+            of_kind = [each[each.op == OPS[kind]].set_index("source_row").latency_ns for each in (rows, asked)]
+            if of_kind[0].empty:
+                continue
+            ratios[sample, f"each {kind}, median{observer}"].append(100 * (of_kind[0] / of_kind[1]).median())
+            p99_ns = [latency_ns.quantile(0.99) for latency_ns in of_kind]
+            ratios[sample, f"{kind} p99{observer}"].append(100 * p99_ns[0] / p99_ns[1])
 
 
-def latencies_ns(run):
-    """By kind and the row of the trace."""
-    rows = run.table(["op", "latency_ns", "source_row"]).to_pandas().set_index("source_row")
-    return {kind: rows.latency_ns[(rows.op == OPS[kind]) & (rows.index >= 0)] for kind in KINDS
-            if (rows.op == OPS[kind]).any()}
+def rows_of(trace):
+    """By time on CLOCK_MONOTONIC."""
+    names = ["op", "offset_bytes", "length_bytes", "submit_ns", "latency_ns"]
+    rows = trace.table([*names, *(["source_row"] if "source_row" in trace.schema.names else [])]).to_pandas()
+    rows["at_ns"] = rows.submit_ns + trace.metadata["epoch_ns"]
+    return rows[rows.get("source_row", 0) >= 0].sort_values("at_ns")
+
+
+def as_captured(rows, captured):
+    """The rows with the latency of the request by which the kernel issued each; without those that it split."""
+    key = ["op", "offset_bytes", "length_bytes"]
+    times = captured[[*key, "at_ns", "latency_ns"]].rename(columns={"latency_ns": "by_kernel_ns"})
+    found = pd.merge_asof(rows, times, on="at_ns", by=key, direction="forward", tolerance=10**9)
+    found["latency_ns"] = found.by_kernel_ns
+    return found.dropna(subset="latency_ns")
 
 
 def rows(options):
@@ -236,8 +257,8 @@ def rows(options):
         yield ("flush", "the same, the reader in its own blkio group", "us", 80,
                lambda s: beside_flushes_us(80, True, s))
     for sample in SAMPLES:
-        for metric in ("load time", *(f"each {kind}, median" for kind in KINDS),
-                       *(f"{kind} p99" for kind in KINDS)):
+        for metric in ("load time", *(f"each {kind}, median{observer}" for observer in ("", KERNEL) for kind in KINDS),
+                       *(f"{kind} p99{observer}" for observer in ("", KERNEL) for kind in KINDS)):
             yield ("trace", f"{sample}, {metric}, of the simulated drive", "%", 100,
                    lambda s, sample=sample, metric=metric: traced(sample, metric))
 

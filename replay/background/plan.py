@@ -9,10 +9,8 @@ from blkreel.common.units import format_bytes
 from blkreel.replay.drive import state as drive_state
 from blkreel.replay.drive.target import Target
 from blkreel.replay.engine.engine import MAX_DEPTH, Batch, Lane
-from blkreel.replay.plan.idle import ORIGINAL as NO_IDLE_RULE
-from blkreel.replay.plan.idle import IdlePolicy
 from blkreel.replay.plan.mapping import Part, end_of
-from blkreel.replay.plan.pace import ORIGINAL, Pace
+from blkreel.replay.plan.pace import ALL_IDLE, ORIGINAL, IdlePolicy, Pace
 from blkreel.replay.plan.plan import LEAD_NS, DrivePlan, Plan, PlannedCounts, TracePlan
 from blkreel.replay.plan.planner import plan_trace
 from blkreel.replay.plan.survey import choose_device
@@ -189,7 +187,7 @@ class _Source:
 
 
 def _plan_of(trace: Trace, device: int, target: Target, part: Part | None) -> TracePlan:
-    return plan_trace(trace, {device: target}, pace=ORIGINAL, idle=NO_IDLE_RULE, map_name="compact", part=part)
+    return plan_trace(trace, {device: target}, pace=ORIGINAL, idle=ALL_IDLE, map_name="compact", part=part)
 
 
 def _behind(foreground: TracePlan, target: Target) -> Part:

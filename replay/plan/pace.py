@@ -1,4 +1,4 @@
-"""When a replay issues its I/Os."""
+"""When a replay issues its I/Os, and how much of the drive's idle time it keeps."""
 
 import math
 import re
@@ -10,12 +10,14 @@ import numpy as np
 
 from blkreel.common.device import Drive
 from blkreel.common.errors import UsageError, choice_remedy
+from blkreel.common.units import format_ns, parse_time_ns
 from blkreel.traces.format.condition import NO_COMPUTING, compute_words
 
 MAX_DEPTH = 1024
 _CHOICES = ("original (at the captured times), x2 or x0.5 (twice or half as fast), paced (at the captured times, with "
             "at most as many in flight as captured), dependent (after the I/Os that it waited for), asap (as fast as "
             "the drive allows), or depth=N (N in flight)")
+_IDLE_CHOICES = "original (keep it), cap=25ms (shorten longer gaps), none (remove it)"
 _NAMES = ("original", "paced", "dependent", "asap")
 _FACTOR = r"(\d+(?:\.\d*)?|\.\d+)"
 _FACTORS = (0.001, 1000)
@@ -144,3 +146,59 @@ def parse_paces(texts: Iterable[str], drive: Drive) -> tuple[Pace, dict[int, Pac
         raise UsageError(f"--pace {' --pace '.join(common)}: a run has one pace",
                          "give the others for a stream: --pace 1:depth=4")
     return parse_pace(common[0], drive) if common else ORIGINAL, of_stream
+
+
+# ---- idle time ----
+
+
+@dataclass(frozen=True)
+class IdlePolicy:
+    """cap_ns: gaps are shortened to this; None keeps them."""
+
+    name: str
+    cap_ns: int | None
+
+    def __str__(self) -> str:
+        return f"idle capped at {format_ns(self.cap_ns or 0)}" if self.name == "cap" else self.name
+
+
+ALL_IDLE = IdlePolicy("original", None)
+
+
+def parse_idle(text: str) -> IdlePolicy:
+    """`original`, `none` or `cap=TIME`. Raises UsageError."""
+    if text == "original":
+        return ALL_IDLE
+    if text == "none":
+        return IdlePolicy("none", 0)
+    if text.startswith("cap="):
+        return IdlePolicy("cap", parse_time_ns(text.removeprefix("cap=")))
+    raise UsageError(f"invalid --idle: {text!r}", f"use {_IDLE_CHOICES}")
+
+
+class IdleCompressor:
+    """Moves I/Os earlier by the idle time before them that exceeds the cap.
+
+    A gap is an interval with nothing in flight: the complement of the union of all [submit, submit + latency).
+    It becomes min(gap, cap); order and distances within busy periods stay.
+    An I/O without a captured completion counts as busy at its submission only: its latency is unknown, and a guess
+    would delete or invent idle time.
+    """
+
+    def __init__(self, policy: IdlePolicy):
+        self.removed_ns = 0
+        self._cap_ns = policy.cap_ns
+        self._busy_until_ns: int | None = None
+
+    def move(self, submit_ns: np.ndarray, latency_ns: np.ndarray) -> np.ndarray:
+        """New submission times of the next I/Os, which are in order of submission."""
+        if self._cap_ns is None or not len(submit_ns):
+            return submit_ns
+        before = int(submit_ns[0]) if self._busy_until_ns is None else self._busy_until_ns
+        complete_ns = submit_ns + np.maximum(latency_ns, 0)
+        busy_until_ns = np.maximum.accumulate(np.concatenate([[before], complete_ns]))
+        gap_ns = np.maximum(submit_ns - busy_until_ns[:-1], 0)
+        removed_ns = self.removed_ns + np.cumsum(np.maximum(gap_ns - self._cap_ns, 0))
+        self._busy_until_ns = int(busy_until_ns[-1])
+        self.removed_ns = int(removed_ns[-1])
+        return np.asarray(submit_ns - removed_ns)

@@ -23,10 +23,9 @@ from . import dependencies
 from .batch import plan_batch
 from .extents import MappedBlocks
 from .history import THREAD_TIMES, History
-from .idle import ORIGINAL, IdleCompressor, IdlePolicy
 from .infer import Inferred
 from .mapping import Mapping
-from .pace import InFlightLimits, Pace
+from .pace import ALL_IDLE, IdleCompressor, IdlePolicy, InFlightLimits, Pace
 from .page_uses import NO_USE, PageUses
 from .survey import CHANGING, Survey, TraceSurvey
 from .zoned import WritePointers, ZonePlan, mapped
@@ -280,7 +279,7 @@ class TracePlan(Plan):
         Only for all rows in one lane, at the captured times.
         """
         known = self.observed and all(name in self.trace.schema.names for name in THREAD_TIMES)
-        alone = self.sharding.threads == 1 and not self.stream_paces and self.idle == ORIGINAL
+        alone = self.sharding.threads == 1 and not self.stream_paces and self.idle == ALL_IDLE
         return int(self.trace.metadata.get("cpu_count") or 0) if self.pace.dependent and known and alone else 0
 
     def pace_account(self, counts: PlannedCounts | None = None) -> dict[str, Any]:

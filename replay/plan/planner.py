@@ -17,9 +17,8 @@ from blkreel.traces.samples import called
 
 from . import dependencies, survey_cache
 from .extents import MappedBlocks
-from .idle import IdlePolicy
 from .mapping import Part, choose_mapping
-from .pace import Pace
+from .pace import IdlePolicy, Pace
 from .plan import DrivePlan, TracePlan
 from .shards import sharding_of
 from .survey import OnRows, Survey, choose_device, read_first_on, source_bytes, survey_trace

@@ -26,8 +26,8 @@ from blkreel.traces.format.trace_survey import (
 
 from . import survey_cache
 from .extents import MappedBlocks
-from .idle import IdleCompressor, IdlePolicy
 from .mapping import Mapping
+from .pace import IdleCompressor, IdlePolicy
 
 CHANGING = (*WRITES, "discard", "write_zeroes", *ZONE_MANAGEMENT)
 OnRows = Callable[[int], None]  # progress of a pass: rows read so far

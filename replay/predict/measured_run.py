@@ -24,10 +24,8 @@ from blkreel.replay.engine.engine import Batch
 from blkreel.replay.engine.spans import RunSpan
 from blkreel.replay.fidelity.queue_metrics import READ, WRITE
 from blkreel.replay.plan.dependencies import is_observed
-from blkreel.replay.plan.idle import ORIGINAL as ORIGINAL_IDLE
-from blkreel.replay.plan.idle import IdlePolicy
 from blkreel.replay.plan.mapping import Part
-from blkreel.replay.plan.pace import DEPENDENT, ORIGINAL
+from blkreel.replay.plan.pace import ALL_IDLE, DEPENDENT, ORIGINAL, IdlePolicy
 from blkreel.replay.plan.plan import Plan, TracePlan
 from blkreel.replay.plan.planner import plan_trace
 from blkreel.replay.run.records import foreground_of
@@ -114,7 +112,7 @@ class MeasuredRun(Ios):
     @cached_property
     def recorded_plan(self) -> TracePlan:
         """Of the records, at their times."""
-        return plan_trace(self.trace, self._target, pace=ORIGINAL, idle=ORIGINAL_IDLE, prefill=False)
+        return plan_trace(self.trace, self._target, pace=ORIGINAL, idle=ALL_IDLE, prefill=False)
 
     @property
     def _target(self) -> Any:

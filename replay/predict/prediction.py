@@ -15,9 +15,7 @@ from blkreel.replay.engine.engine import Batch
 from blkreel.replay.engine.spans import RunSpan
 from blkreel.replay.fidelity.queue_metrics import READ, Ios, QueueMetrics, QueueModel
 from blkreel.replay.plan.dependencies import is_observed
-from blkreel.replay.plan.idle import ORIGINAL as ORIGINAL_IDLE
-from blkreel.replay.plan.idle import IdlePolicy
-from blkreel.replay.plan.pace import DEPENDENT, ORIGINAL, with_compute
+from blkreel.replay.plan.pace import ALL_IDLE, DEPENDENT, ORIGINAL, IdlePolicy, with_compute
 from blkreel.replay.plan.planner import plan_trace
 from blkreel.replay.run.simulate import simulate
 from blkreel.replay.run.zero_latency import zero_latency
@@ -99,7 +97,7 @@ class CheckedErrors:
 
 
 def predict(trace: Trace, drive: SimulatedDrive, device: int | None, progress: Progress,
-            idle: IdlePolicy = ORIGINAL_IDLE, compute: str | None = None) -> Prediction:
+            idle: IdlePolicy = ALL_IDLE, compute: str | None = None) -> Prediction:
     """Simulate the replay of the trace: at dependent pace if it knows what its I/Os waited for, else at its times.
 
     compute: `x4` divides computing times. Raises TraceError, UsageError or BlkreelError as plan_trace().

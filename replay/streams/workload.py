@@ -10,9 +10,8 @@ from blkreel.common.errors import UsageError
 from blkreel.replay.drive.target import Target
 from blkreel.replay.engine.engine import MAX_DEPTH, Batch, Lane
 from blkreel.replay.plan.extents import MappedBlocks
-from blkreel.replay.plan.idle import ORIGINAL, IdlePolicy
 from blkreel.replay.plan.mapping import IDENTITY
-from blkreel.replay.plan.pace import Pace
+from blkreel.replay.plan.pace import ALL_IDLE, IdlePolicy, Pace
 from blkreel.replay.plan.plan import LEAD_NS, DrivePlan, Plan, PlannedCounts, due_ns
 from blkreel.replay.plan.survey import Survey
 from blkreel.traces.format.schema import OP_NAMES, OPS
@@ -64,7 +63,7 @@ class WorkloadPlan(Plan):
     pace: Pace
     duration: int | None
     about: dict[str, Any]
-    idle: IdlePolicy = ORIGINAL
+    idle: IdlePolicy = ALL_IDLE
     stop_ns: int | None = None
     is_open: bool = False
 

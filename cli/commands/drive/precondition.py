@@ -21,9 +21,8 @@ from blkreel.replay.drive.target import Target, find_target
 from blkreel.replay.drive.zones import zones_of
 from blkreel.replay.engine.engine import Payload
 from blkreel.replay.engine.memory import limit_memory_use
-from blkreel.replay.plan.idle import ORIGINAL as ALL_IDLE
 from blkreel.replay.plan.mapping import parse_map
-from blkreel.replay.plan.pace import Pace
+from blkreel.replay.plan.pace import ALL_IDLE, Pace
 from blkreel.replay.plan.planner import plan_trace
 from blkreel.replay.prepare.precondition import Preparation
 from blkreel.replay.prepare.states import STATES, State, about, state_for

@@ -35,9 +35,8 @@ from blkreel.replay.drive.target import Target, find_target, namespace_of
 from blkreel.replay.engine.engine import Payload
 from blkreel.replay.engine.memory import limit_memory_use
 from blkreel.replay.fidelity.host_effect import EffectLimits, parse_limits
-from blkreel.replay.plan.idle import parse_idle
 from blkreel.replay.plan.mapping import Part, parse_map
-from blkreel.replay.plan.pace import parse_paces, with_compute
+from blkreel.replay.plan.pace import parse_idle, parse_paces, with_compute
 from blkreel.replay.plan.plan import Plan, TracePlan
 from blkreel.replay.plan.planner import plan_trace
 from blkreel.replay.prepare.restore import StateRecipe, recipes_of, restore

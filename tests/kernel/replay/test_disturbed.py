@@ -19,8 +19,7 @@ from small_trace import new_trace
 
 from blkreel.replay.drive.target import find_target
 from blkreel.replay.engine.engine import PLAN_BLOCKS_AHEAD, run_engine
-from blkreel.replay.plan.idle import ORIGINAL as ALL_IDLE
-from blkreel.replay.plan.pace import ORIGINAL, Pace
+from blkreel.replay.plan.pace import ALL_IDLE, ORIGINAL, Pace
 from blkreel.replay.plan.planner import plan_trace
 from blkreel.replay.run.directory import RunDirectory
 from blkreel.replay.run.run import Replay, ReplayOptions

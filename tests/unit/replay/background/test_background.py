@@ -19,8 +19,7 @@ from blkreel.replay.background import plan as background_plan
 from blkreel.replay.background.plan import plan_beside
 from blkreel.replay.background.spec import BackgroundSpec, parse_background, parse_rate
 from blkreel.replay.drive.target import find_target
-from blkreel.replay.plan.idle import ORIGINAL as ALL_IDLE
-from blkreel.replay.plan.pace import DEPENDENT, ORIGINAL, InFlightLimits, Pace, parse_pace
+from blkreel.replay.plan.pace import ALL_IDLE, DEPENDENT, ORIGINAL, InFlightLimits, Pace, parse_pace
 from blkreel.replay.plan.plan import LEAD_NS
 from blkreel.replay.plan.planner import plan_trace
 from blkreel.replay.run.directory import RunDirectory

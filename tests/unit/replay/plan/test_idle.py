@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from blkreel.common.errors import UsageError
-from blkreel.replay.plan.idle import ORIGINAL, IdleCompressor, IdlePolicy, parse_idle
+from blkreel.replay.plan.pace import ALL_IDLE, IdleCompressor, IdlePolicy, parse_idle
 
 MOMENTS = st.lists(st.tuples(st.integers(0, 10_000), st.integers(-1, 5_000)), min_size=1, max_size=60)
 
@@ -65,6 +65,6 @@ def test_words_that_are_no_policy(text):
 
 
 def test_the_words_of_the_command():
-    assert parse_idle("original") == ORIGINAL
+    assert parse_idle("original") == ALL_IDLE
     assert parse_idle("none").cap_ns == 0
     assert parse_idle("cap=25ms").cap_ns == 25_000_000

@@ -14,9 +14,7 @@ from blkreel.replay.drive.target import find_target
 from blkreel.replay.engine.engine import OMITTED
 from blkreel.replay.plan import shards
 from blkreel.replay.plan.batch import issued_rows
-from blkreel.replay.plan.idle import ORIGINAL as ALL_IDLE
-from blkreel.replay.plan.idle import parse_idle
-from blkreel.replay.plan.pace import DEPENDENT, ORIGINAL, Pace, parse_pace, parse_paces, scaled
+from blkreel.replay.plan.pace import ALL_IDLE, DEPENDENT, ORIGINAL, Pace, parse_idle, parse_pace, parse_paces, scaled
 from blkreel.replay.plan.plan import LEAD_NS, PlannedCounts
 from blkreel.replay.plan.planner import plan_trace
 from blkreel.replay.run.directory import RunDirectory

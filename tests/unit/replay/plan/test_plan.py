@@ -10,8 +10,7 @@ from small_trace import new_trace
 from blkreel.common.errors import TraceError, UsageError
 from blkreel.replay.drive.target import find_target
 from blkreel.replay.drive.write_support import atomic_bytes
-from blkreel.replay.plan.idle import ORIGINAL as ALL_IDLE
-from blkreel.replay.plan.pace import ORIGINAL, Pace
+from blkreel.replay.plan.pace import ALL_IDLE, ORIGINAL, Pace
 from blkreel.replay.plan.plan import LEAD_NS
 from blkreel.replay.plan.planner import plan_trace
 from blkreel.replay.prepare import compares

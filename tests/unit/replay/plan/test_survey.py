@@ -10,8 +10,8 @@ from small_trace import new_trace
 from blkreel.common.errors import TraceError
 from blkreel.replay.drive.target import find_target
 from blkreel.replay.plan import survey_cache
-from blkreel.replay.plan.idle import ORIGINAL, parse_idle
 from blkreel.replay.plan.mapping import choose_mapping
+from blkreel.replay.plan.pace import ALL_IDLE, parse_idle
 from blkreel.replay.plan.survey import choose_device, device_ios, read_first_on, survey_trace
 from blkreel.traces.format import trace_survey
 from blkreel.traces.format.reader import open_trace
@@ -80,7 +80,7 @@ def test_several_devices_are_on_one_clock(tmp_path):
     assert (found.by_device[1].rounded, found.by_device[1].touched.bytes) == (1, 512)
     alone = survey_trace(open_trace(path), [0], parse_idle("cap=100ns"))
     assert (alone.removed_ns, alone.last_submit_ns) == (4750, 5000)
-    assert survey_trace(open_trace(path), [1], ORIGINAL).first_submit_ns == 1000
+    assert survey_trace(open_trace(path), [1], ALL_IDLE).first_submit_ns == 1000
 
 
 def test_what_the_writer_left_is_what_a_pass_finds(tmp_path, no_pass, monkeypatch):
@@ -88,10 +88,10 @@ def test_what_the_writer_left_is_what_a_pass_finds(tmp_path, no_pass, monkeypatc
     with monkeypatch.context() as patch:
         patch.setattr("blkreel.replay.plan.survey.survey_in", lambda metadata, places: None)
         patch.setenv("BLKREEL_CACHE_DIR", "/proc/nowhere")
-        passed = told(survey_trace(open_trace(path), [0, 1], ORIGINAL))
+        passed = told(survey_trace(open_trace(path), [0, 1], ALL_IDLE))
     no_pass()
     trace = open_trace(path)
-    assert told(survey_trace(trace, [0, 1], ORIGINAL)) == passed
+    assert told(survey_trace(trace, [0, 1], ALL_IDLE)) == passed
     assert choose_device(trace, 1) == 1
 
 
@@ -110,7 +110,7 @@ def test_the_second_replay_reads_no_rows(tmp_path, no_survey, no_pass, idle):
 def test_so_it_is_where_a_map_folds(tmp_path, no_pass):
     empty_image(tmp_path / "image", 1 << 20)
     trace = open_trace(random_trace(tmp_path / "t.parquet", devices=1))
-    found = survey_trace(trace, [0], ORIGINAL).by_device[0]
+    found = survey_trace(trace, [0], ALL_IDLE).by_device[0]
 
     def placed(name):
         mapping = choose_mapping(name, found.touched, find_target(tmp_path / "image"), "t",
@@ -132,17 +132,17 @@ def test_the_only_device_is_known_without_its_rows(tmp_path, no_survey, no_pass)
 
 def test_nothing_is_believed_of_a_file_that_was_changed(tmp_path, no_survey):
     path = random_trace(tmp_path / "t.parquet", 1)
-    first = told(survey_trace(open_trace(path), [0, 1], ORIGINAL))
+    first = told(survey_trace(open_trace(path), [0, 1], ALL_IDLE))
     random_trace(path, 2)
-    second = told(survey_trace(open_trace(path), [0, 1], ORIGINAL))
+    second = told(survey_trace(open_trace(path), [0, 1], ALL_IDLE))
     assert second != first
     random_trace(path, 1)
-    assert told(survey_trace(open_trace(path), [0, 1], ORIGINAL)) == first
+    assert told(survey_trace(open_trace(path), [0, 1], ALL_IDLE)) == first
 
 
 def test_a_damaged_entry_is_none(tmp_path, no_survey, cache):
     path = random_trace(tmp_path / "t.parquet")
-    first = told(survey_trace(open_trace(path), [0, 1], ORIGINAL))
+    first = told(survey_trace(open_trace(path), [0, 1], ALL_IDLE))
     (entry,) = cache.iterdir()
     whole = entry.read_bytes()
     places = [0, 5, 20, len(whole) // 2, len(whole) - 200, len(whole) - 13, len(whole) - 9, len(whole) - 1]
@@ -150,7 +150,7 @@ def test_a_damaged_entry_is_none(tmp_path, no_survey, cache):
                  *(whole[:at] + bytes([whole[at] ^ 1]) + whole[at + 1:] for at in places)]:
         entry.write_bytes(data)
         assert survey_cache.load(open_trace(path), "survey") is None
-        assert told(survey_trace(open_trace(path), [0, 1], ORIGINAL)) == first
+        assert told(survey_trace(open_trace(path), [0, 1], ALL_IDLE)) == first
         assert entry.read_bytes() == whole, "it is made again"
 
 
@@ -160,33 +160,33 @@ def test_a_cache_that_cannot_be_written_is_none(tmp_path, no_survey, monkeypatch
     blocked.write_text("")
     for place in ("/proc/nowhere", str(blocked), str(blocked / "below")):
         monkeypatch.setenv("BLKREEL_CACHE_DIR", place)
-        assert survey_trace(open_trace(path), [0, 1], ORIGINAL).total_ios == ROWS
+        assert survey_trace(open_trace(path), [0, 1], ALL_IDLE).total_ios == ROWS
 
 
 def test_the_cache_is_bounded(tmp_path, no_survey, cache, monkeypatch):
     paths = [random_trace(tmp_path / f"{seed}.parquet", seed) for seed in range(5)]
     for age, path in enumerate(paths[:3]):
-        survey_trace(open_trace(path), [0, 1], ORIGINAL)
+        survey_trace(open_trace(path), [0, 1], ALL_IDLE)
         newest = max(cache.iterdir(), key=lambda entry: entry.stat().st_mtime_ns)
         os.utime(newest, (age, age))
     size = max(entry.stat().st_size for entry in cache.iterdir())
     monkeypatch.setattr(survey_cache, "_MAX_BYTES", 2 * size + size // 2)
     survey_cache.load(open_trace(paths[0]), "survey")
-    survey_trace(open_trace(paths[3]), [0, 1], ORIGINAL)
+    survey_trace(open_trace(paths[3]), [0, 1], ALL_IDLE)
     kept = [survey_cache.load(open_trace(path), "survey") is not None for path in paths]
     assert kept == [True, False, False, True, False], "the one used last and the new one"
     monkeypatch.setattr(survey_cache, "_MAX_ENTRY_BYTES", 10)
-    survey_trace(open_trace(paths[4]), [0, 1], ORIGINAL)
+    survey_trace(open_trace(paths[4]), [0, 1], ALL_IDLE)
     assert survey_cache.load(open_trace(paths[4]), "survey") is None
 
 
 def test_short_traces_are_not_kept(tmp_path, no_survey, cache, monkeypatch):
     monkeypatch.setattr(survey_cache, "MIN_ROWS", ROWS + 1)
-    survey_trace(open_trace(random_trace(tmp_path / "t.parquet")), [0, 1], ORIGINAL)
+    survey_trace(open_trace(random_trace(tmp_path / "t.parquet")), [0, 1], ALL_IDLE)
     assert not cache.exists()
 
 
 def test_operations_that_no_version_knows(tmp_path):
     path = write(tmp_path / "t.parquet", submit_ns=[1], latency_ns=[1], offset_bytes=[0], length_bytes=[512], op=[99])
     with pytest.raises(TraceError, match="unknown operations: 99.*blkreel check"):
-        survey_trace(open_trace(path), [0], ORIGINAL)
+        survey_trace(open_trace(path), [0], ALL_IDLE)

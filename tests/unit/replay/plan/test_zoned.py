@@ -14,8 +14,7 @@ from blkreel.common.errors import BlkreelError, UsageError
 from blkreel.replay.drive.target import find_target
 from blkreel.replay.drive.zones import Zones
 from blkreel.replay.plan import zoned
-from blkreel.replay.plan.idle import parse_idle
-from blkreel.replay.plan.pace import Pace
+from blkreel.replay.plan.pace import Pace, parse_idle
 from blkreel.replay.plan.planner import plan_trace
 from blkreel.replay.prepare.states import state_for
 from blkreel.traces.format.reader import open_trace

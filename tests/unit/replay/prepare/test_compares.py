@@ -13,8 +13,7 @@ from small_trace import new_trace
 from blkreel.common.errors import BlkreelError
 from blkreel.replay.drive.claim import held
 from blkreel.replay.drive.target import find_target
-from blkreel.replay.plan.idle import ORIGINAL as ALL_IDLE
-from blkreel.replay.plan.pace import ORIGINAL
+from blkreel.replay.plan.pace import ALL_IDLE, ORIGINAL
 from blkreel.replay.plan.planner import plan_trace
 from blkreel.replay.prepare import compares
 from blkreel.replay.prepare.compares import compare_data, compared_blocks

@@ -6,8 +6,7 @@ from empty_image import empty_image
 from small_trace import new_trace
 
 from blkreel.replay.drive.target import find_target
-from blkreel.replay.plan.idle import ORIGINAL as ALL_IDLE
-from blkreel.replay.plan.pace import ORIGINAL
+from blkreel.replay.plan.pace import ALL_IDLE, ORIGINAL
 from blkreel.replay.plan.planner import plan_trace
 from blkreel.traces.format.reader import open_trace
 

@@ -22,9 +22,7 @@ from blkreel.replay.drive.target import find_target
 from blkreel.replay.engine.engine import run_engine
 from blkreel.replay.engine.untimed_io import Interrupted
 from blkreel.replay.plan import survey_cache
-from blkreel.replay.plan.idle import ORIGINAL as ALL_IDLE
-from blkreel.replay.plan.idle import parse_idle
-from blkreel.replay.plan.pace import DEPENDENT, ORIGINAL, Pace
+from blkreel.replay.plan.pace import ALL_IDLE, DEPENDENT, ORIGINAL, Pace, parse_idle
 from blkreel.replay.plan.plan import Sharding
 from blkreel.replay.plan.planner import plan_trace
 from blkreel.replay.run.account import WITHOUT, baseline_account

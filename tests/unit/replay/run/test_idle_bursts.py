@@ -7,8 +7,7 @@ from small_trace import new_trace
 
 from blkreel.analysis.metrics.measure import measure
 from blkreel.analysis.report.page.method import PREAMBLE
-from blkreel.replay.plan.idle import parse_idle
-from blkreel.replay.plan.pace import parse_pace
+from blkreel.replay.plan.pace import parse_idle, parse_pace
 from blkreel.replay.plan.planner import plan_trace
 from blkreel.traces.format.reader import open_trace
 

@@ -15,8 +15,7 @@ from blkreel.replay.drive import state as drive_state
 from blkreel.replay.drive.external_io import DiskCount
 from blkreel.replay.drive.state import DriveState
 from blkreel.replay.engine.untimed_io import Interrupted
-from blkreel.replay.plan.idle import ORIGINAL as ALL_IDLE
-from blkreel.replay.plan.pace import ORIGINAL
+from blkreel.replay.plan.pace import ALL_IDLE, ORIGINAL
 from blkreel.replay.plan.planner import plan_trace
 from blkreel.replay.prepare.precondition import Preparation
 from blkreel.replay.prepare.states import state_for
