@@ -254,6 +254,13 @@ class Lane:
 
 
 EnginePlan = Iterable[Batch] | Sequence[Lane]
+
+
+def as_plan(lanes: list[Lane]) -> EnginePlan:
+    """The plan of these lanes; a single one needs no options of its own, unless its rows share processors."""
+    return lanes if len(lanes) > 1 or lanes[0].processors else lanes[0].batches
+
+
 Engine = Callable[[EngineOptions, EnginePlan, Callable[[Batch], None], Callable[[EngineNote], None]], EngineTotals]
 
 

@@ -279,7 +279,8 @@ class TracePlan(Plan):
         Only for all rows in one lane, at the captured times.
         """
         known = self.observed and all(name in self.trace.schema.names for name in THREAD_TIMES)
-        alone = self.sharding.threads == 1 and not self.stream_paces and self.idle == ALL_IDLE
+        alone = (self.sharding.threads == self.mapping.copies == 1 and not self.stream_paces
+                 and self.idle == ALL_IDLE)
         return int(self.trace.metadata.get("cpu_count") or 0) if self.pace.dependent and known and alone else 0
 
     def pace_account(self, counts: PlannedCounts | None = None) -> dict[str, Any]:

@@ -35,6 +35,7 @@ from blkreel.replay.engine.engine import (
     EngineTotals,
     Lane,
     Payload,
+    as_plan,
     run_engine,
 )
 from blkreel.replay.engine.termination import sigterm_as_interrupt
@@ -312,8 +313,7 @@ class _Run:
                 for drive in self._drives:
                     drive.begin()
                 self._certificate.begin()
-                self._totals = self.options.engine(options, lanes if len(lanes) > 1 else lanes[0].batches, on_rows,
-                                                  on_note)
+                self._totals = self.options.engine(options, as_plan(lanes), on_rows, on_note)
                 self._certificate.end(dict(self._totals))
                 self._host_effect.end(dict(self._totals))
                 for drive in self._drives:

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from blkreel.common.progress import Progress
-from blkreel.replay.engine.engine import Batch, Engine, EngineNote, EngineOptions, run_engine
+from blkreel.replay.engine.engine import Batch, Engine, EngineNote, EngineOptions, as_plan, run_engine
 from blkreel.replay.plan.plan import Plan
 from blkreel.replay.simulated.spec import SimulatedDrive
 
@@ -33,5 +33,5 @@ def simulate(plan: Plan, drive: SimulatedDrive, on_rows: Callable[[Batch], None]
         def on_note(note: EngineNote) -> None:
             pass
 
-        totals = engine(options, lanes if len(lanes) > 1 else lanes[0].batches, take, on_note)
+        totals = engine(options, as_plan(lanes), take, on_note)
     return bool(issued) and not totals.get("stopped")

@@ -2,6 +2,7 @@
 #include "schedule.h"
 
 #include <errno.h>
+#include <limits.h>
 
 #include "heap.h"
 #include "run/memory.h"
@@ -21,7 +22,7 @@ int schedule_init(struct schedule *schedule, unsigned processors)
 {
 	*schedule = (struct schedule){
 		.processors = {
-			.count = processors,
+			.count = processors ? processors : UINT_MAX,
 			.heap = alloc_touched(SCHEDULE_AHEAD, sizeof(*schedule->processors.heap)),
 			.ready = alloc_touched(SCHEDULE_AHEAD, sizeof(*schedule->processors.ready)),
 		},
@@ -243,8 +244,8 @@ void schedule_admit(struct schedule *schedule, const struct plan_block *block, u
 		.row = plan_row_at(block, i),
 		.compute_ns = block->compute_ns[i],
 		.delay_ns = block->delay_ns[i],
-		.compute_cpu_ns = schedule->processors.count ? block->compute_cpu_ns[i] : 0,
-		.delay_cpu_ns = schedule->processors.count ? block->delay_cpu_ns[i] : 0,
+		.compute_cpu_ns = block->compute_cpu_ns[i],
+		.delay_cpu_ns = block->delay_cpu_ns[i],
 		.ordinal = schedule->admitted++,
 		/* Kept out of the heap until all dependencies are added. */
 		.missing = 1,

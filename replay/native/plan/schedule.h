@@ -65,7 +65,7 @@ struct schedule {
 	uint64_t oldest_open; /* the first incomplete row */
 };
 
-/* Allocates and touches all memory. processors: that rows share. Returns 0 or -ENOMEM. */
+/* Allocates and touches all memory. processors: that rows share; 0: as many as they need. Returns 0 or -ENOMEM. */
 int schedule_init(struct schedule *schedule, unsigned processors);
 void schedule_deinit(struct schedule *schedule);
 

@@ -18,7 +18,7 @@ def issued(plan: dict, latency_ns, processors: int = 0) -> list[int]:
     at = Fraction(0)
 
     def cpu_ns(name, row):
-        return int(plan.get(name, [0] * count)[row]) if processors else 0
+        return int(plan.get(name, [0] * count)[row])
 
     def waits(row):
         """Until when the row waits for others; None: that is not known yet."""
@@ -54,7 +54,7 @@ def issued(plan: dict, latency_ns, processors: int = 0) -> list[int]:
 
     while True:
         begins = {row: begin for row, begin in settle().items() if row not in computing}
-        share = min(Fraction(1), Fraction(processors, max(len(computing), 1)))
+        share = min(Fraction(1), Fraction(processors or count, max(len(computing), 1)))
         ends = {row: at + left / share for row, left in computing.items()}
         if not begins and not ends:
             return [round(time) for time in submit_ns]

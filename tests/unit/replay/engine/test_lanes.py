@@ -143,7 +143,7 @@ def test_a_processor_for_each_thread_makes_none_wait(a_plan, run_lanes):
     for processors in (0, 1, 2):
         _, records = run_lanes([Lane([plan], 64, processors=processors)], simulated=(ZERO_LATENCY,))
         ends[processors] = in_plan_order(records)["submit_ns"][2:].tolist()
-    assert ends == {0: [0, 0], 1: [2 * MS, 2 * MS], 2: [MS, MS]}
+    assert ends == {0: [MS, MS], 1: [2 * MS, 2 * MS], 2: [MS, MS]}
 
 
 def test_rows_in_number_beyond_what_is_known_ahead(a_plan, issue):

@@ -3,19 +3,29 @@
 from fractions import Fraction
 
 import numpy as np
+import pyarrow as pa
 import pytest
 from cases import cases
 from engine_rule import issued
 from hypothesis import given
 from hypothesis import strategies as st
+from quiet import progress
+from small_trace import new_trace
 
+from blkreel.replay.drive.target import find_target
 from blkreel.replay.plan.computing import on_processors
 from blkreel.replay.plan.dependencies import Observed
-from blkreel.replay.plan.history import NONE, History
-from blkreel.traces.format.schema import FLAGS
+from blkreel.replay.plan.history import NONE, THREAD_TIMES, History
+from blkreel.replay.plan.pace import ALL_IDLE, DEPENDENT, parse_idle
+from blkreel.replay.plan.planner import plan_trace
+from blkreel.replay.run.directory import RunDirectory
+from blkreel.replay.run.run import Replay, ReplayOptions
+from blkreel.traces.format.reader import open_trace
+from blkreel.traces.format.schema import FLAGS, TRACE_SCHEMA
 
 THREADS = {str(tid): {"pid": 1, "comm": "a"} for tid in range(1, 9)}
 US = 1000
+DRIVE = "nil:1GiB,read_latency=80us,channels=64,commands=64,read_bandwidth=100TB/s,link=100TB/s,clock=virtual"
 
 
 def program(threads, latency_ns, processors, others=0):
@@ -83,6 +93,23 @@ def test_another_drive_gives_the_times_of_the_program_there(threads, processors,
     for replayed, actual in zip(of_threads(captured["tid"], submit_ns), of_threads(other["tid"], other["submit_ns"]),
                                 strict=True):
         assert np.abs(np.array(replayed) - actual).max() <= 4 * count
+
+
+@pytest.mark.parametrize(("idle", "processors"), [(ALL_IDLE, 1), (parse_idle("cap=1s"), None)])
+def test_a_run_shares_the_processors_of_the_trace(tmp_path, idle, processors):
+    """From a trace to a run, on the drive of the trace: its times come back."""
+    captured = program([[(0, 0), *[(40 * US, 250 * US)] * 20]] * 3, 80 * US, 1)
+    schema = TRACE_SCHEMA
+    for name in (*THREAD_TIMES, "waited_on", "think_ns"):
+        if name not in schema.names:
+            schema = schema.append(pa.field(name, pa.int64()))
+    path = new_trace(tmp_path / "t.parquet", {"devices": [{"name": "src"}], "cpu_count": 1, "threads": THREADS},
+                     schema=schema, **captured, offset_bytes=np.arange(len(captured["tid"])) * 4096)
+    plan = plan_trace(open_trace(path), find_target(DRIVE),
+                      pace=DEPENDENT, idle=idle)
+    account = Replay(plan, RunDirectory(tmp_path / "run", False), ReplayOptions("label", 1), progress).run()
+    assert account["pace"]["processors"] == processors
+    assert account["own_wall_ns"] == pytest.approx(captured["submit_ns"][-1] + 80 * US, rel=0.005)
 
 
 def test_what_other_programs_took_of_a_processor_stays():
