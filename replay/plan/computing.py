@@ -68,7 +68,7 @@ def on_processors(columns: Batch, processors: int, factor: float, history: Histo
 
 
 def _rounded(time_ns: np.ndarray) -> np.ndarray:
-    return np.rint(time_ns).astype(np.int64)
+    return np.asarray(np.rint(time_ns).astype(np.int64))
 
 
 def _blocked_ns(columns: Batch, history: History, number: np.ndarray, thread_row: np.ndarray) -> np.ndarray:
