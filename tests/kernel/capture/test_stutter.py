@@ -15,6 +15,9 @@ DRIVE = "nil:256MiB,read_latency=150ms,channels=8"
 FRAMES = 400
 BY_IO, BY_COMPUTING = (60, 150, 240, 330), (105, 195, 285, 375)
 BLOCK = 1 << 20
+# A frame with a planted stutter takes 170 ms. Of one that takes longer another part is this machine's.
+UNDISTURBED_NS = 250_000_000
+TRIES = 5
 
 # Renders 50 frames a second and logs them as MangoHud does. A thread streams all the time, and no frame waits for it.
 RENDERER = f"""
@@ -53,25 +56,39 @@ log.close()
 
 
 def test_planted_stutters_have_their_cause(require_root, blkreel, tmp_path):
-    """The test plants 150 ms each. Other long frames are those of a busy machine: nothing is said of them."""
+    """The test plants 150 ms each. Nothing is said of other long frames, and of those that other work made longer."""
     if not Path("/dev/fuse").exists():
         pytest.skip("needs FUSE: modprobe fuse")
-    (tmp_path / "renderer.py").write_text(RENDERER)
-    name = f"test-{os.getpid()}-{hashlib.sha256(str(tmp_path).encode()).hexdigest()[:6]}"
+    for attempt in range(TRIES):
+        directory = tmp_path / str(attempt)
+        directory.mkdir()
+        stutters = {frame: stutter for frame, stutter in stutters_of(blkreel, directory).items()
+                    if stutter["time_ns"] < UNDISTURBED_NS}
+        for frame in stutters.keys() & set(BY_IO):
+            stutter = stutters[frame]
+            assert stutter["cause"] == "io", json.dumps(stutter)
+            assert frame * (BLOCK >> 2) in {wait["offset_bytes"] for wait in stutter["waits"]}, json.dumps(stutter)
+            assert stutter["lost_ns"] >= 100_000_000
+        for frame in stutters.keys() & set(BY_COMPUTING):
+            assert stutters[frame]["cause"] == "other", json.dumps(stutters[frame])
+        if stutters.keys() & set(BY_IO) and stutters.keys() & set(BY_COMPUTING):
+            return
+    pytest.skip(f"needs a machine on which a frame of 170 ms takes less than {UNDISTURBED_NS / 1e6:.0f} ms")
+
+
+def stutters_of(blkreel, directory):
+    """By frame, of the renderer on a drive of its own."""
+    (directory / "renderer.py").write_text(RENDERER)
+    name = f"test-{os.getpid()}-{hashlib.sha256(str(directory).encode()).hexdigest()[:6]}"
     captured = (f"{blkreel.command} capture $BLKREEL_DEVICE -o t.parquet -- {sys.executable} renderer.py "
-                f"$BLKREEL_DEVICE {tmp_path}")
-    result = blkreel("emulate", DRIVE, "--name", name, "--accept-inexact", "--", "sh", "-ec", captured, cwd=tmp_path,
+                f"$BLKREEL_DEVICE {directory}")
+    result = blkreel("emulate", DRIVE, "--name", name, "--accept-inexact", "--", "sh", "-ec", captured, cwd=directory,
                      timeout=300, check=False)
-    assert (tmp_path / "t.parquet").exists(), result.stderr
-    (log,) = tmp_path.glob("renderer_*.csv")
-    shown = blkreel("report", "t.parquet", "--frames", log.name, "--json", cwd=tmp_path, check=False)
+    assert (directory / "t.parquet").exists(), result.stderr
+    (log,) = directory.glob("renderer_*.csv")
+    shown = blkreel("report", "t.parquet", "--frames", log.name, "--json", cwd=directory, check=False)
     frames = valid_document("report", shown.stdout)["frames"]
     assert frames["clock"]["method"] == "changed" and frames["waits"]["evidence"] == "blocked", frames["clock"]
-    stutters = {stutter["frame"]: stutter for stutter in frames["stutters"]}
-    for frame in BY_IO:
-        stutter = stutters[frame]
-        assert stutter["cause"] == "io", json.dumps(stutter)
-        assert frame * (BLOCK >> 2) in {wait["offset_bytes"] for wait in stutter["waits"]}, json.dumps(stutter)
-        assert stutter["lost_ns"] >= 100_000_000
-    for frame in BY_COMPUTING:
-        assert stutters[frame]["cause"] == "other", json.dumps(stutters[frame])
+    found = {stutter["frame"]: stutter for stutter in frames["stutters"]}
+    assert found.keys() >= {*BY_IO, *BY_COMPUTING}
+    return found
