@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #define HIGHEST_NICE (-20)
+#define SESSION_NICE (-10) /* nine times the share of a kernel thread, which a drive in software needs */
 #define THREAD_STACK_BYTES (256u << 10)
 #define REALTIME_NS (20 * NS_PER_MS)
 #define PAUSE_NS (2 * NS_PER_MS)
@@ -91,7 +92,7 @@ void host_raise_session(void)
 	int fd CLEANUP_CLOSE = getsid(0) == getpid() ? open("/proc/self/autogroup", O_WRONLY | O_CLOEXEC) : -1;
 
 	if (fd >= 0)
-		dprintf(fd, "%d", HIGHEST_NICE);
+		dprintf(fd, "%d", SESSION_NICE);
 }
 
 bool host_take_priority(bool realtime)
