@@ -26,7 +26,7 @@ from blkreel.replay.simulated import spec
 from blkreel.traces.format.reader import open_trace
 from blkreel.traces.samples import SAMPLES, TITLES
 
-from .warm_memory import warm_memory
+from .warm_memory import running, warm_memory
 
 DIRECTORY = Path(__file__).resolve().parents[2] / "traces/samples"
 WORK = Path(os.environ.get("SAMPLES_WORK", "/var/tmp"))
@@ -267,15 +267,11 @@ def kernel_workers_before_others() -> Iterator[None]:
     The kernel adds workers at any time.
     """
     raised: set[int] = set()
-    ended = threading.Event()
     _raise_workers(raised)
-    thread = threading.Thread(target=_keep_raising, args=(raised, ended))
-    thread.start()
     try:
-        yield
+        with running(_keep_raising, raised):
+            yield
     finally:
-        ended.set()
-        thread.join()
         for worker in raised:
             with suppress(ProcessLookupError):
                 os.sched_setscheduler(worker, os.SCHED_OTHER, os.sched_param(0))

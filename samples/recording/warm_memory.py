@@ -6,9 +6,10 @@ Such memory takes time to come back, about 0.4 ms per MB: time that a program or
 import mmap
 import os
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 _RETURNS_MEMORY = Path("/sys/module/page_reporting")
 _MOST_BYTES = 10 << 30
@@ -21,6 +22,19 @@ _POPULATE_WRITE = 23  # MADV_POPULATE_WRITE of Linux 5.14
 
 
 @contextmanager
+def running(work: Callable[..., None], *arguments: Any) -> Iterator[None]:
+    """work(*arguments, ended) in a thread beside the block, after which `ended` is set."""
+    ended = threading.Event()
+    thread = threading.Thread(target=work, args=(*arguments, ended))
+    thread.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        thread.join()
+
+
+@contextmanager
 def warm_memory() -> Iterator[None]:
     """Take most of the free memory before the block, and release it in the block as fast as it is used up."""
     size_bytes = min(_free_bytes() - _LEFT_BYTES, _MOST_BYTES) // _PIECE_BYTES * _PIECE_BYTES
@@ -30,14 +44,8 @@ def warm_memory() -> Iterator[None]:
     with mmap.mmap(-1, size_bytes, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS) as memory:
         memory.madvise(mmap.MADV_HUGEPAGE)
         memory.madvise(_POPULATE_WRITE)
-        ended = threading.Event()
-        thread = threading.Thread(target=_release, args=(memory, size_bytes, _free_bytes() + _AHEAD_BYTES, ended))
-        thread.start()
-        try:
+        with running(_release, memory, size_bytes, _free_bytes() + _AHEAD_BYTES):
             yield
-        finally:
-            ended.set()
-            thread.join()
 
 
 def _release(memory: mmap.mmap, left_bytes: int, free_bytes: int, ended: threading.Event) -> None:
