@@ -29,12 +29,12 @@ def divided(columns: Batch, factor: float, history: History, number: np.ndarray,
     """Rows of distances() with the computing times divided by the factor.
 
     thread_row: the previous row of the same thread, or NONE. Time that the thread was blocked by I/O after the
-    completion that it waited for stays, and so does what it slept, where the trace has it. computing: rows whose
-    distances are computing time at all; without `slept_ns` waits for timers, frames or the network are.
+    completion that it waited for stays. computing: rows whose distances are computing time at all. Waits for timers,
+    frames or the network are not known without `slept_ns`: they count as computing.
     """
     waited_ns = np.where(computing, _blocked_ns(columns, history, number, thread_row), columns["delay_ns"])
     return {**columns, "delay_ns": waited_ns + _rounded((columns["delay_ns"] - waited_ns) / factor),
-            "compute_ns": _rounded(columns["compute_ns"] / factor)}
+            "compute_ns": np.where(computing, _rounded(columns["compute_ns"] / factor), columns["compute_ns"])}
 
 
 def on_processors(columns: Batch, processors: int, factor: float, history: History, number: np.ndarray,

@@ -33,6 +33,7 @@ from .zoned import WritePointers, ZonePlan, mapped
 # Time from the start to the first I/O, for the engine to get ready.
 LEAD_NS = 1_000_000
 _BATCH_ROWS = 131_072
+_MOST_PROCESSORS = 1 << 16  # a trace that says more is wrong
 # Flags that describe the replay of a run are not planned, nor is how a program issued the I/O.
 _PLANNED_FLAGS = 0xFFFF | sum(FLAGS[name] for name in WRITE_FLAGS)
 # Metadata of the trace that the account of a run copies.
@@ -281,7 +282,8 @@ class TracePlan(Plan):
         known = self.observed and all(name in self.trace.schema.names for name in THREAD_TIMES)
         alone = (self.sharding.threads == self.mapping.copies == 1 and not self.stream_paces
                  and self.idle == ALL_IDLE)
-        return int(self.trace.metadata.get("cpu_count") or 0) if self.pace.dependent and known and alone else 0
+        count = self.trace.metadata.get("cpu_count") or 0
+        return count if 0 < count <= _MOST_PROCESSORS and self.pace.dependent and known and alone else 0
 
     def pace_account(self, counts: PlannedCounts | None = None) -> dict[str, Any]:
         planned = PlannedCounts() if counts is None else counts

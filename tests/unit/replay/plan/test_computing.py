@@ -1,4 +1,4 @@
-"""Threads that share processors: what a plan says of another drive is what the program itself does there."""
+"""Threads that share processors: on another drive a plan has the times of the program there."""
 
 from fractions import Fraction
 
@@ -95,21 +95,30 @@ def test_another_drive_gives_the_times_of_the_program_there(threads, processors,
         assert np.abs(np.array(replayed) - actual).max() <= 4 * count
 
 
-@pytest.mark.parametrize(("idle", "processors"), [(ALL_IDLE, 1), (parse_idle("cap=1s"), None)])
-def test_a_run_shares_the_processors_of_the_trace(tmp_path, idle, processors):
-    """From a trace to a run, on the drive of the trace: its times come back."""
+def planned_run(directory, idle=ALL_IDLE, **metadata):
+    """Three threads that compute most of the time, on one processor: what was captured, and its plan on that drive."""
     captured = program([[(0, 0), *[(40 * US, 250 * US)] * 20]] * 3, 80 * US, 1)
     schema = TRACE_SCHEMA
     for name in (*THREAD_TIMES, "waited_on", "think_ns"):
         if name not in schema.names:
             schema = schema.append(pa.field(name, pa.int64()))
-    path = new_trace(tmp_path / "t.parquet", {"devices": [{"name": "src"}], "cpu_count": 1, "threads": THREADS},
+    path = new_trace(directory / "t.parquet", {"devices": [{"name": "src"}], "threads": THREADS, **metadata},
                      schema=schema, **captured, offset_bytes=np.arange(len(captured["tid"])) * 4096)
-    plan = plan_trace(open_trace(path), find_target(DRIVE),
-                      pace=DEPENDENT, idle=idle)
+    return captured, plan_trace(open_trace(path), find_target(DRIVE), pace=DEPENDENT, idle=idle)
+
+
+@pytest.mark.parametrize(("idle", "processors"), [(ALL_IDLE, 1), (parse_idle("cap=1s"), None)])
+def test_a_run_shares_the_processors_of_the_trace(tmp_path, idle, processors):
+    """From a trace to a run, on the drive of the trace: its times come back."""
+    captured, plan = planned_run(tmp_path, idle, cpu_count=1)
     account = Replay(plan, RunDirectory(tmp_path / "run", False), ReplayOptions("label", 1), progress).run()
     assert account["pace"]["processors"] == processors
     assert account["own_wall_ns"] == pytest.approx(captured["submit_ns"][-1] + 80 * US, rel=0.005)
+
+
+@pytest.mark.parametrize("count", [None, 0, -1, 1 << 40])
+def test_a_trace_with_an_impossible_number_of_processors_shares_none(tmp_path, count):
+    assert planned_run(tmp_path, cpu_count=count)[1].processors == 0
 
 
 def test_what_other_programs_took_of_a_processor_stays():
@@ -125,6 +134,17 @@ def test_only_processor_time_is_divided():
     captured = program([[(0, 0), (40 * US, 50 * US)]], 10 * US, 1, others=1)
     plan = planned(captured, 1, compute=2)
     assert (plan["delay_cpu_ns"].tolist(), plan["delay_ns"].tolist()) == ([0, 25 * US], [0, 90 * US])
+
+
+def test_sleep_during_an_io_is_not_divided():
+    """It computes 40 us and sleeps 20 us while its read of 100 us is in flight, and goes on 5 us after it."""
+    io = {name: US * np.array(values) for name, values in (
+        ("submit_ns", [0, 105]), ("latency_ns", [100, 1]), ("blocked_ns", [0, 40]), ("slept_ns", [0, 25]),
+        ("runnable_ns", [0, 0]), ("think_ns", [0, 5]))}
+    io |= {"tid": np.ones(2, int), "flags": np.full(2, FLAGS["own"]), "waited_on": np.array([-1, 0])}
+    plan = planned(io, 1, compute=2)
+    assert {name: plan[name][1] for name in ("compute_cpu_ns", "compute_ns", "delay_cpu_ns", "delay_ns")} == {
+        "compute_cpu_ns": 20 * US, "compute_ns": 20 * US, "delay_cpu_ns": 0, "delay_ns": 5 * US}
 
 
 @pytest.mark.parametrize("missing", ["slept_ns", "runnable_ns"])
