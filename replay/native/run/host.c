@@ -13,7 +13,7 @@
 #include <unistd.h>
 
 #define HIGHEST_NICE (-20)
-#define SESSION_NICE (-10) /* nine times the share of a kernel thread, which a drive in software needs */
+#define SESSION_NICE (-10) /* a drive in software needs kernel threads, which keep a tenth */
 #define THREAD_STACK_BYTES (256u << 10)
 #define REALTIME_NS (20 * NS_PER_MS)
 #define PAUSE_NS (2 * NS_PER_MS)
