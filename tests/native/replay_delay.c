@@ -32,7 +32,7 @@ static void take_noted(void *context)
 static void issue(int64_t at_ns, enum trace_op op, int64_t offset_bytes, int64_t length_bytes)
 {
 	notes[note_count++] = (struct noted){ (uint64_t)(delay.start_ns + at_ns), (uint64_t)offset_bytes,
-					      (uint32_t)length_bytes, op == OP_WRITE, false };
+					      (uint32_t)length_bytes, op, false };
 }
 
 /* When the reply is due. */
@@ -73,6 +73,22 @@ static void a_read_that_overtakes_a_write_on_the_way(void)
 	CHECK_EQUAL(arrive(ARRIVED_NS + 100 * US, OP_WRITE, 0, MIB), write_ns);
 	CHECK_EQUAL((int64_t)delay.counts.ios[OP_READ], 1);
 	CHECK_EQUAL((int64_t)delay.counts.bytes[OP_WRITE], MIB);
+	delay_deinit(&delay);
+}
+
+/* As that of FUSE, whose flushes wait for a thread of the kernel. */
+static void a_flush_that_waited_on_the_way(void)
+{
+	struct overhead overheads[KIND_COUNT] = { 0 };
+	int64_t flush_ns = expect(700 * US, OP_FLUSH, 0, 0);
+
+	begin();
+	overheads[KIND_BLOCKING].io_ns = 30 * US;
+	delay_set_overheads(&delay, overheads);
+	issue(700 * US, OP_FLUSH, 0, 0);
+	CHECK_EQUAL(arrive(ARRIVED_NS, OP_FLUSH, 0, 0), flush_ns - 30 * US);
+	delay.later_ns[KIND_BLOCKING] = 5 * US;
+	CHECK_EQUAL(arrive(2 * ARRIVED_NS, OP_FLUSH, 0, 0), expect(2 * ARRIVED_NS, OP_FLUSH, 0, 0) - 35 * US);
 	delay_deinit(&delay);
 }
 
@@ -149,7 +165,7 @@ static int64_t complete_now(int64_t at_ns, int64_t offset_bytes)
 	delay_ready(&delay, &delay.ios[delay.replies.entries[0].slot]);
 	delay_send_due(&delay);
 	CHECK_EQUAL((int64_t)delay.replies.count, 0);
-	notes[note_count++] = (struct noted){ (uint64_t)monotonic_ns(), (uint64_t)offset_bytes, 4096, false, true };
+	notes[note_count++] = (struct noted){ (uint64_t)monotonic_ns(), (uint64_t)offset_bytes, 4096, OP_READ, true };
 	return due_ns;
 }
 
@@ -175,12 +191,12 @@ static void completions_that_come_later(void)
 
 static void completions_that_come_earlier(void)
 {
-	struct overhead overhead = { NS_PER_S, 0 };
+	const struct overhead overheads[KIND_COUNT] = { { NS_PER_S, 0 }, { NS_PER_S, 0 } };
 
 	begin();
 	delay.reply = drop_reply;
 	delay.later_ns[0] = 500 * US; /* of a time with many I/Os in flight */
-	delay_set_overhead(&delay, overhead, overhead);
+	delay_set_overheads(&delay, overheads);
 	complete_now(monotonic_ns() - delay.start_ns + NS_PER_S / 2, 0);
 	arrive(0, OP_WRITE, 0, 4096);
 	CHECK(delay.later_ns[0] < 500 * US);
@@ -211,6 +227,7 @@ int main(void)
 {
 	make_drive(&in_order, IN_TURNS);
 	a_read_that_overtakes_a_write_on_the_way();
+	a_flush_that_waited_on_the_way();
 	two_of_one_place();
 	what_the_kernel_did_not_announce();
 	more_than_can_be_in_flight();

@@ -21,7 +21,7 @@ from blkreel.cli.options.types import SIZE_BYTES, TIME_NS, as_json
 from blkreel.cli.ui.progress import progress
 from blkreel.common.command_line import AS_ROOT, command_line
 from blkreel.common.console import notice, warn
-from blkreel.common.emulated import IO_KINDS, MODEL, Counts, EmulatedAccount
+from blkreel.common.emulated import IO_KINDS, MODEL, Counts, EmulatedAccount, check_text
 from blkreel.common.errors import BlkreelError, UsageError
 from blkreel.common.files.json_file import print_json
 from blkreel.common.units import format_bytes, format_ns
@@ -172,9 +172,8 @@ def _print_start(running: EmulatedDrive, mount: Path | None) -> None:
 
 
 def _reached(account: EmulatedAccount) -> str:
-    check, calibration = account["calibration"]["check"], account["calibration"]
-    return (f"reached: reads {format_ns(check['read']['p50_ns'])} and writes {format_ns(check['write']['p50_ns'])} of "
-            f"{format_ns(check['asked_ns'])} asked; at most {calibration['read_iops']:,.0f} read and "
+    calibration = account["calibration"]
+    return (f"reached: {check_text(calibration['check'])}; at most {calibration['read_iops']:,.0f} read and "
             f"{calibration['write_iops']:,.0f} write IOPS, {format_bytes(calibration['read_bandwidth'])}/s and "
             f"{format_bytes(calibration['write_bandwidth'])}/s")
 
@@ -186,8 +185,7 @@ def _summary(account: EmulatedAccount) -> str:
     parts = [f"{ios:,} I/Os, {counts['late_ios']:,} of them ({share:.2g} %) completed late, "
              f"{format_ns(counts['late_ns'])} in all"]
     if check := account["check"]:
-        parts.append(f"calibration at the end: reads {format_ns(check['read']['p50_ns'])} and writes "
-                     f"{format_ns(check['write']['p50_ns'])} of {format_ns(check['asked_ns'])} asked")
+        parts.append(f"calibration at the end: {check_text(check)}")
     return f"{account['name']}: {'; '.join(parts)}"
 
 

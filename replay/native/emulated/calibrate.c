@@ -55,21 +55,33 @@ static void sort_times(int64_t *times, unsigned count)
 	qsort(times, count, sizeof(times[0]), compare_times);
 }
 
-/* One I/O at a time, into took_ns. Returns 0 or a negative errno. */
-static int probe_latency(struct prober *prober, bool writes, int64_t length_bytes, unsigned ios)
+static int do_io(struct prober *prober, enum io_kind kind, int64_t offset_bytes, int64_t length_bytes)
 {
 	int fd = prober->target->fd;
+	ssize_t bytes;
 
+	switch (kind) {
+	case KIND_READ:
+		bytes = pread(fd, prober->buffers + LARGE_BYTES, length_bytes, offset_bytes);
+		break;
+	case KIND_WRITE:
+		bytes = pwrite(fd, prober->buffers, length_bytes, offset_bytes);
+		break;
+	default:
+		return fsync(fd) ? -errno : 0;
+	}
+	return bytes == length_bytes ? 0 : bytes < 0 ? -errno : -EIO;
+}
+
+/* One I/O at a time, into took_ns. Returns 0 or a negative errno. */
+static int probe_latency(struct prober *prober, enum io_kind kind, int64_t length_bytes, unsigned ios)
+{
 	for (unsigned i = 0; i < WARM_UP_IOS + ios; i++) {
 		int64_t offset_bytes = any_offset(prober, length_bytes), begin_ns = monotonic_ns();
-		ssize_t bytes;
+		int err = do_io(prober, kind, offset_bytes, length_bytes);
 
-		if (writes)
-			bytes = pwrite(fd, prober->buffers, length_bytes, offset_bytes);
-		else
-			bytes = pread(fd, prober->buffers + LARGE_BYTES, length_bytes, offset_bytes);
-		if (bytes != length_bytes)
-			return bytes < 0 ? -errno : -EIO;
+		if (err)
+			return err;
 		if (i >= WARM_UP_IOS)
 			prober->took_ns[i - WARM_UP_IOS] = monotonic_ns() - begin_ns;
 	}
@@ -106,21 +118,26 @@ struct probed {
 	int64_t small_ns, large_ns;
 };
 
-static int probe_overhead(struct prober *prober, bool writes, struct probed *lowest)
+static int probe_overhead(struct prober *prober, enum io_kind kind, struct probed *lowest)
 {
 	struct delay *delay = prober->target->delay;
 	int64_t overhead_ns;
 	int err;
 
+	mark_buffers(prober); /* reads replaced marks */
 	delay_set_constant(delay, CHECK_ASKED_NS);
-	err = probe_latency(prober, writes, SMALL_BYTES, SMALL_IOS);
+	err = probe_latency(prober, kind, SMALL_BYTES, SMALL_IOS);
 	if (err)
 		return err;
 	overhead_ns = quiet_median(prober, SMALL_IOS) - CHECK_ASKED_NS;
 	if (overhead_ns < lowest->small_ns)
 		lowest->small_ns = overhead_ns;
+	if (kind == KIND_BLOCKING) {
+		lowest->large_ns = lowest->small_ns;
+		return 0;
+	}
 	delay_set_constant(delay, LARGE_ASKED_NS);
-	err = probe_latency(prober, writes, fit(prober, LARGE_BYTES), LARGE_IOS);
+	err = probe_latency(prober, kind, fit(prober, LARGE_BYTES), LARGE_IOS);
 	if (err)
 		return err;
 	overhead_ns = quiet_median(prober, LARGE_IOS) - LARGE_ASKED_NS;
@@ -143,12 +160,13 @@ static struct overhead overhead_of(const struct prober *prober, const struct pro
 	return overhead;
 }
 
-static int probe_overheads(struct prober *prober, struct probed *read, struct probed *write)
+static int probe_overheads(struct prober *prober, struct probed lowest[KIND_COUNT])
 {
-	int err = probe_overhead(prober, false, read);
+	int err = 0;
 
-	mark_buffers(prober); /* the reads replaced the marks */
-	return err ? err : probe_overhead(prober, true, write);
+	for (unsigned kind = 0; kind < KIND_COUNT && !err; kind++)
+		err = probe_overhead(prober, kind, &lowest[kind]);
+	return err;
 }
 
 static void prepare_io(struct prober *prober, struct io_uring *ring, bool writes, int64_t length_bytes, unsigned buffer)
@@ -205,6 +223,7 @@ static int probe_throughput(struct prober *prober, bool writes, int64_t length_b
 
 	if (err)
 		return err;
+	mark_buffers(prober);
 	delay_set_constant(prober->target->delay, 0);
 	err = run_ring(prober, &ring, writes, length_bytes, depth, ios_per_s);
 	io_uring_queue_exit(&ring);
@@ -228,50 +247,59 @@ static void prober_deinit(struct prober *prober)
 	munmap(prober->buffers, (size_t)MAX_DEPTH * LARGE_BYTES);
 }
 
-static int check(struct prober *prober, bool writes, struct reached *reached)
+static int check_one(struct prober *prober, enum io_kind kind, struct reached *reached)
 {
 	int err;
 
 	delay_set_constant(prober->target->delay, CHECK_ASKED_NS);
-	err = probe_latency(prober, writes, SMALL_BYTES, CHECK_IOS);
+	err = probe_latency(prober, kind, SMALL_BYTES, CHECK_IOS);
 	sort_times(prober->took_ns, CHECK_IOS);
 	*reached = (struct reached){ prober->took_ns[CHECK_IOS / 2], prober->took_ns[CHECK_IOS * 99 / 100] };
 	return err;
 }
 
+static int check_all(struct prober *prober, struct reached reached[KIND_COUNT])
+{
+	int err = 0;
+
+	for (unsigned kind = 0; kind < KIND_COUNT && !err; kind++)
+		err = check_one(prober, kind, &reached[kind]);
+	return err;
+}
+
 static int probe_all(struct prober *prober, struct calibration *calibration)
 {
-	const struct overhead none = { 0 };
-	struct probed read = { INT64_MAX, INT64_MAX }, write = read;
+	const struct overhead none[KIND_COUNT] = { 0 };
+	struct probed lowest[KIND_COUNT];
 	struct delay *delay = prober->target->delay;
 	int64_t large_bytes = fit(prober, LARGE_BYTES);
 	int err;
 
-	delay_set_overhead(delay, none, none);
-	err = probe_overheads(prober, &read, &write);
+	for (unsigned kind = 0; kind < KIND_COUNT; kind++)
+		lowest[kind] = (struct probed){ INT64_MAX, INT64_MAX };
+	delay_set_overheads(delay, none);
+	err = probe_overheads(prober, lowest);
 	if (!err)
 		err = probe_throughput(prober, false, SMALL_BYTES, MAX_DEPTH, &calibration->read_iops);
 	if (!err)
 		err = probe_throughput(prober, false, large_bytes, 8, &calibration->read_bandwidth);
 	/* Between the other measurements, so that a busy moment of the machine does not affect all probes. */
 	if (!err)
-		err = probe_overheads(prober, &read, &write);
-	mark_buffers(prober);
+		err = probe_overheads(prober, lowest);
 	if (!err)
 		err = probe_throughput(prober, true, SMALL_BYTES, MAX_DEPTH, &calibration->write_iops);
 	if (!err)
 		err = probe_throughput(prober, true, large_bytes, 8, &calibration->write_bandwidth);
 	if (!err)
-		err = probe_overheads(prober, &read, &write);
-	calibration->read = overhead_of(prober, &read);
-	calibration->write = overhead_of(prober, &write);
+		err = probe_overheads(prober, lowest);
+	for (unsigned kind = 0; kind < KIND_COUNT; kind++)
+		calibration->overheads[kind] = overhead_of(prober, &lowest[kind]);
 	calibration->read_bandwidth *= (double)large_bytes;
 	calibration->write_bandwidth *= (double)large_bytes;
-	delay_set_overhead(delay, calibration->read, calibration->write);
+	delay_set_overheads(delay, calibration->overheads);
 	if (!err)
-		err = check(prober, false, &calibration->check_read);
-	if (!err)
-		err = check(prober, true, &calibration->check_write);
+		err = check_all(prober, calibration->check);
+	delay_get_return(delay, calibration->return_ns);
 	return err;
 }
 
@@ -288,16 +316,14 @@ int calibrate(const struct calibration_target *target, struct calibration *calib
 	return err;
 }
 
-int calibrate_check(const struct calibration_target *target, struct reached *read, struct reached *write)
+int calibrate_check(const struct calibration_target *target, struct reached check[KIND_COUNT])
 {
 	struct prober prober;
 	int err = prober_init(&prober, target);
 
 	if (err)
 		return err;
-	err = check(&prober, false, read);
-	if (!err)
-		err = check(&prober, true, write);
+	err = check_all(&prober, check);
 	prober_deinit(&prober);
 	return err;
 }

@@ -18,8 +18,9 @@ struct reached {
 };
 
 struct calibration {
-	struct overhead read, write;
-	struct reached check_read, check_write; /* with the overhead compensated */
+	struct overhead overheads[KIND_COUNT];
+	int64_t return_ns[KIND_COUNT]; /* of an overhead: from the kernel's completion to the return of the call; 0: not known */
+	struct reached check[KIND_COUNT];       /* with the overhead compensated */
 	double read_iops, write_iops;           /* 4 KiB, 32 in flight */
 	double read_bandwidth, write_bandwidth; /* 512 KiB, 8 in flight, in bytes per second */
 };
@@ -34,5 +35,5 @@ struct calibration_target {
 /* Measures all, and compensates the overhead from then on. Returns 0 or a negative errno. */
 int calibrate(const struct calibration_target *target, struct calibration *calibration);
 
-/* Measures check_read and check_write alone. */
-int calibrate_check(const struct calibration_target *target, struct reached *read, struct reached *write);
+/* Measures the check alone. */
+int calibrate_check(const struct calibration_target *target, struct reached check[KIND_COUNT]);

@@ -55,9 +55,14 @@ void delay_deinit(struct delay *delay)
 	free(delay->replies.entries);
 }
 
+static enum io_kind kind_of(enum trace_op op)
+{
+	return op == OP_READ ? KIND_READ : op == OP_WRITE ? KIND_WRITE : KIND_BLOCKING;
+}
+
 static bool is_blocking(enum trace_op op)
 {
-	return op != OP_READ && op != OP_WRITE;
+	return kind_of(op) == KIND_BLOCKING;
 }
 
 /* ---- the sending thread ---- */
@@ -303,7 +308,7 @@ static void note_issue(struct delay *delay, enum trace_op op, int64_t offset_byt
  */
 static void learn(struct delay *delay, const struct sent *io, int64_t later_ns)
 {
-	unsigned kind = io->op == OP_WRITE;
+	enum io_kind kind = kind_of(io->op);
 	int64_t *learning_ns = io->constant ? &delay->known_ns[kind] : &delay->later_ns[kind];
 	int64_t learned_ns = (later_ns - delay->known_ns[kind]) / LEARNED_PART;
 
@@ -331,7 +336,7 @@ static void note_completion(struct delay *delay, enum trace_op op, int64_t offse
 /* Under the lock. */
 void delay_noted(struct delay *delay, const struct noted *noted)
 {
-	enum trace_op op = noted->is_write ? OP_WRITE : OP_READ;
+	enum trace_op op = noted->op;
 
 	if (noted->is_complete)
 		note_completion(delay, op, (int64_t)noted->offset_bytes, (int64_t)noted->at_ns);
@@ -364,7 +369,7 @@ static int64_t take_announced(struct delay *delay, struct emulated_io *io)
 
 static int64_t overhead_ns(const struct delay *delay, const struct emulated_io *io)
 {
-	const struct overhead *overhead = io->op == OP_READ ? &delay->read : &delay->write;
+	const struct overhead *overhead = &delay->overheads[kind_of(io->op)];
 	double bytes = is_blocking(io->op) ? 0 : (double)io->length_bytes;
 
 	return overhead->io_ns + (int64_t)(overhead->ns_per_byte * bytes);
@@ -406,8 +411,8 @@ void delay_submit(struct delay *delay, struct emulated_io *io)
 		delay->blocking_since_ns = io->arrived_ns;
 	io->complete_ns = complete_ns;
 	io->due_ns = io->send_ns = complete_ns - overhead_ns(delay, io);
-	if (!io->constant && !is_blocking(io->op))
-		io->send_ns -= delay->later_ns[io->op == OP_WRITE];
+	if (!io->constant)
+		io->send_ns -= delay->later_ns[kind_of(io->op)];
 	is_first = !delay->replies.count || io->send_ns < delay->replies.entries[0].due_ns;
 	push_reply(delay, io);
 	if (is_first)
@@ -433,11 +438,18 @@ void delay_set_constant(struct delay *delay, int64_t constant_ns)
 	pthread_mutex_unlock(&delay->lock);
 }
 
-void delay_set_overhead(struct delay *delay, struct overhead read, struct overhead write)
+void delay_set_overheads(struct delay *delay, const struct overhead overheads[KIND_COUNT])
 {
 	pthread_mutex_lock(&delay->lock);
-	delay->read = read;
-	delay->write = write;
+	memcpy(delay->overheads, overheads, sizeof(delay->overheads));
+	pthread_mutex_unlock(&delay->lock);
+}
+
+void delay_get_return(struct delay *delay, int64_t return_ns[KIND_COUNT])
+{
+	pthread_mutex_lock(&delay->lock);
+	for (unsigned kind = 0; kind < KIND_COUNT; kind++)
+		return_ns[kind] = delay->known_ns[kind] < 0 ? -delay->known_ns[kind] : 0;
 	pthread_mutex_unlock(&delay->lock);
 }
 

@@ -23,6 +23,14 @@
 #define DELAY_FILE_SLOTS 128 /* with an image in a file, since each needs a buffer */
 #define DELAY_NONE (-1)
 
+/* I/Os that take a way of their own between the program and this process. */
+enum io_kind {
+	KIND_READ,
+	KIND_WRITE,
+	KIND_BLOCKING, /* flushes, and discards */
+	KIND_COUNT,
+};
+
 /* The overhead of an I/O, between program and this process and back. */
 struct overhead {
 	int64_t io_ns;
@@ -75,9 +83,9 @@ struct delay {
 	int64_t start_ns;
 	int64_t latest_ns; /* arrival of an I/O in the model, whose time does not go back */
 	int64_t constant_ns; /* of each I/O in place of the model, for a calibration; else DELAY_NONE */
-	struct overhead read, write;
-	int64_t known_ns[2]; /* of reads and writes: from completion for the program to that of the kernel, calibrated; negative */
-	int64_t later_ns[2]; /* what completions take longer than that */
+	struct overhead overheads[KIND_COUNT];
+	int64_t known_ns[KIND_COUNT]; /* from completion for the program to that of the kernel, calibrated; negative */
+	int64_t later_ns[KIND_COUNT]; /* what completions take longer than that */
 	struct sent sent[DELAY_SLOTS];
 	unsigned sent_count; /* in all; the last ones are there */
 	struct emulated_io ios[DELAY_SLOTS];
@@ -139,7 +147,9 @@ void delay_noted(struct delay *delay, const struct noted *noted);
 
 /* Begins or, with DELAY_NONE, ends a calibration. Its I/Os are neither counted nor modeled. */
 void delay_set_constant(struct delay *delay, int64_t constant_ns);
-void delay_set_overhead(struct delay *delay, struct overhead read, struct overhead write);
+void delay_set_overheads(struct delay *delay, const struct overhead overheads[KIND_COUNT]);
+/* After a calibration: from the kernel's completion to that for the program; 0: completions are not noted. */
+void delay_get_return(struct delay *delay, int64_t return_ns[KIND_COUNT]);
 
 /* Counts, I/Os in flight and the drive's cache and temperature, as members of a JSON object. */
 void delay_write_status(struct delay *delay, FILE *out);

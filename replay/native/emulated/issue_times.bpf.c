@@ -6,13 +6,12 @@
 #include <bpf/bpf_core_read.h>
 #include <bpf/bpf_helpers.h>
 
+#include "codes.h"
 #include "issue_times.h"
 
 #define SECTOR_BYTES 512
 /* Of the kernel's cmd_flags. */
 #define OP_MASK 0xffu
-#define OP_READ 0u
-#define OP_WRITE 1u
 
 char LICENSE[] SEC("license") = "GPL";
 
@@ -61,20 +60,20 @@ static __always_inline __u32 device_of(struct request *rq)
 static __always_inline void note(struct request *rq, bool is_complete)
 {
 	struct noted *io;
-	unsigned int op;
+	unsigned int op; /* of the kernel; these three have the codes of a trace */
 
 	if (!device || device_of(rq) != device)
 		return;
 	op = BPF_CORE_READ(rq, cmd_flags) & OP_MASK;
-	if (op != OP_READ && op != OP_WRITE)
+	if (op > OP_FLUSH)
 		return;
 	io = bpf_ringbuf_reserve(&noted, sizeof(*io), 0);
 	if (!io)
 		return;
 	io->at_ns = bpf_ktime_get_ns();
-	io->offset_bytes = BPF_CORE_READ(rq, __sector) * SECTOR_BYTES;
+	io->offset_bytes = op == OP_FLUSH ? 0 : BPF_CORE_READ(rq, __sector) * SECTOR_BYTES;
 	io->length_bytes = BPF_CORE_READ(rq, __data_len);
-	io->is_write = op == OP_WRITE;
+	io->op = op;
 	io->is_complete = is_complete;
 	bpf_ringbuf_submit(io, BPF_RB_NO_WAKEUP);
 }

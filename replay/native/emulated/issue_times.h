@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 /*
- * The reads and writes that the kernel issued to the device of an emulated drive, and their completions, in their order:
- * noted by BPF programs. A request reaches the server later, after a wake-up from idle and behind those before it, and
+ * The reads, writes and flushes that the kernel issued to the device of an emulated drive, and their completions, in their
+ * order: noted by BPF programs. A request reaches the server later, after a wake-up from idle and behind those before it, and
  * small ones before large ones. The drive is to count from its issue, and in the order of issue. A completion shows how
  * much later than its reply it came. Without BPF, an I/O counts from its arrival.
  */
@@ -11,9 +11,9 @@
 
 struct noted {
 	__u64 at_ns; /* on CLOCK_MONOTONIC */
-	__u64 offset_bytes;
+	__u64 offset_bytes; /* 0 of a flush */
 	__u32 length_bytes;
-	__u16 is_write;
+	__u16 op; /* enum trace_op */
 	__u16 is_complete; /* else issued */
 };
 

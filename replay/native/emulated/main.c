@@ -99,31 +99,33 @@ static bool read_options(struct options *options, int argc, char **argv)
 
 /* ---- output ---- */
 
-static void print_reached(const char *name, const struct reached *reached)
+static const char *const kind_names[KIND_COUNT] = { "read", "write", "flush" };
+
+static void print_check(const struct reached check[KIND_COUNT])
 {
-	printf("\"%s\": {\"p50_ns\": %" PRId64 ", \"p99_ns\": %" PRId64 "}", name, reached->p50_ns, reached->p99_ns);
+	printf("{\"asked_ns\": %lld", CHECK_ASKED_NS);
+	for (unsigned kind = 0; kind < KIND_COUNT; kind++)
+		printf(", \"%s\": {\"p50_ns\": %" PRId64 ", \"p99_ns\": %" PRId64 "}", kind_names[kind], check[kind].p50_ns,
+		       check[kind].p99_ns);
+	printf("}");
 }
 
-static void print_check(const struct reached *read, const struct reached *write)
+static void print_overhead(const char *kind, const struct overhead *overhead, int64_t return_ns)
 {
-	printf("{\"asked_ns\": %lld, ", CHECK_ASKED_NS);
-	print_reached("read", read);
-	printf(", ");
-	print_reached("write", write);
-	printf("}");
+	printf("\"%s_overhead_ns\": %" PRId64 ", \"%s_ns_per_byte\": %.6f, \"%s_return_ns\": %" PRId64 ", ", kind,
+	       overhead->io_ns, kind, overhead->ns_per_byte, kind, return_ns);
 }
 
 static void print_ready(const struct emulation *emulation, const struct calibration *calibration)
 {
-	printf("{\"ready\": {\"device\": \"%s\", \"backend\": \"%s\", \"times_of\": \"%s\", \"block_bytes\": %u, \"calibration\": {"
-	       "\"read_overhead_ns\": %" PRId64 ", \"read_ns_per_byte\": %.6f, \"write_overhead_ns\": %" PRId64
-	       ", \"write_ns_per_byte\": %.6f, \"read_iops\": %.0f, \"write_iops\": %.0f, \"read_bandwidth\": %.0f"
-	       ", \"write_bandwidth\": %.0f, \"check\": ",
+	printf("{\"ready\": {\"device\": \"%s\", \"backend\": \"%s\", \"times_of\": \"%s\", \"block_bytes\": %u, \"calibration\": {",
 	       emulation->backend->node, emulation->backend->name, emulation->server.issue_times.ring ? "issue" : "arrival",
-	       emulation->image.offset_alignment, calibration->read.io_ns, calibration->read.ns_per_byte,
-	       calibration->write.io_ns, calibration->write.ns_per_byte, calibration->read_iops, calibration->write_iops,
-	       calibration->read_bandwidth, calibration->write_bandwidth);
-	print_check(&calibration->check_read, &calibration->check_write);
+	       emulation->image.offset_alignment);
+	for (unsigned kind = 0; kind < KIND_COUNT; kind++)
+		print_overhead(kind_names[kind], &calibration->overheads[kind], calibration->return_ns[kind]);
+	printf("\"read_iops\": %.0f, \"write_iops\": %.0f, \"read_bandwidth\": %.0f, \"write_bandwidth\": %.0f, \"check\": ",
+	       calibration->read_iops, calibration->write_iops, calibration->read_bandwidth, calibration->write_bandwidth);
+	print_check(calibration->check);
 	printf("}}}\n");
 	fflush(stdout);
 }
@@ -238,17 +240,17 @@ static void check_again(struct emulation *emulation)
 {
 	int fd CLEANUP_CLOSE = open_device(emulation, true);
 	struct calibration_target target = calibration_target(emulation, fd);
-	struct reached read, write;
+	struct reached check[KIND_COUNT];
 	int err = -EBUSY;
 
 	if (fd >= 0) {
 		atomic_store(&emulation->server.calibrating, true);
-		err = calibrate_check(&target, &read, &write);
+		err = calibrate_check(&target, check);
 		atomic_store(&emulation->server.calibrating, false);
 	}
 	printf("{\"check\": ");
 	if (!err)
-		print_check(&read, &write);
+		print_check(check);
 	else
 		printf("null");
 	printf("}\n");

@@ -286,23 +286,25 @@ def test_what_a_database_committed_is_there_after_a_kill(running, emulate, tmp_p
     assert kept[:len(committed)] == committed and len(kept) <= len(committed) + 1
 
 
-def seconds_of_a_read_while_the_server_stops(device, server, stop_s):
+def seconds_while_the_server_stops(words, server, stop_s):
     os.kill(server, signal.SIGSTOP)
     begin = time.monotonic()
-    waiting = subprocess.Popen(["dd", f"if={device}", "of=/dev/null", "iflag=direct", "bs=4096", "count=1"],
-                               stderr=subprocess.DEVNULL)
+    waiting = subprocess.Popen(words, stderr=subprocess.DEVNULL)
     time.sleep(stop_s)
     os.kill(server, signal.SIGCONT)
     assert waiting.wait(300) == 0
     return time.monotonic() - begin
 
 
-def test_the_time_of_an_io_begins_when_it_is_issued(running, name):
+@pytest.mark.parametrize("op", ["read", "flush"])
+def test_the_time_of_an_io_begins_when_it_is_issued(running, name, op):
     """Not when a server that was stopped takes it: 7 s. Other work on this machine only adds to it, now and then."""
-    with running(drive="nil:64MiB,read_latency=4s,channels=1") as (process, device):
+    with running(drive=f"nil:64MiB,{op}_latency=4s,channels=1") as (process, device):
+        words = {"read": ["dd", f"if={device}", "of=/dev/null", "iflag=direct", "bs=4096", "count=1"],
+                 "flush": ["dd", "if=/dev/null", f"of={device}", "conv=fsync,notrunc"]}[op]
         assert read_account(name)["times_of"] == "issue"
         for _ in range(5):
-            took_s = seconds_of_a_read_while_the_server_stops(device, server_of(process), 3)
+            took_s = seconds_while_the_server_stops(words, server_of(process), 3)
             assert took_s > 3.9
             if took_s < 6.9:
                 break

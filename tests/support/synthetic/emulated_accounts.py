@@ -6,8 +6,9 @@ from blkreel.common.emulated import Calibration, Counts, EmulatedAccount
 def calibration(**changes) -> Calibration:
     reached = {"p50_ns": 200_000, "p99_ns": 210_000}
     return {"read_overhead_ns": 20_000, "read_ns_per_byte": 0.1, "write_overhead_ns": 20_000, "write_ns_per_byte": 0.1,
-            "read_iops": 80_000.0, "write_iops": 60_000.0, "read_bandwidth": 4e9, "write_bandwidth": 4e9,
-            "check": {"asked_ns": 200_000, "read": reached, "write": reached}, **changes}
+            "flush_overhead_ns": 30_000, "read_iops": 80_000.0, "write_iops": 60_000.0, "read_bandwidth": 4e9,
+            "write_bandwidth": 4e9,
+            "check": {"asked_ns": 200_000, "read": reached, "write": reached, "flush": reached}, **changes}
 
 
 def account(counts=None, **changes) -> EmulatedAccount:
