@@ -1,8 +1,8 @@
 """How exact emulated drives are: each row asks for a figure of a drive, and fio or a replay measures what it gives.
 
 Needs root and /dev/fuse. Each row is measured on a new drive, REPEAT times; the table has the median, the range, and
-the largest share of late I/Os and of time for which the server waited for a processor. All runs at high priority,
-since other work on the machine delays replies.
+the largest share of late I/Os and of time for which the server waited for a processor. To run on a quiet machine and
+at ordinary priority: behind programs of a higher one the kernel's workers of the loop device wait for milliseconds.
 """
 
 import argparse
@@ -38,9 +38,9 @@ SATA = {"read_latency": "90us", "write_latency": "60us", "flush_latency": "500us
         "read_bandwidth": "550MB/s", "write_bandwidth": "500MB/s"}
 SAMPLES = ("app-start", "game-small", "package-install")
 KINDS = ("read", "write", "flush")
+DEPENDENT = ("--pace", "dependent", "--idle", "cap=100ms")
 KERNEL = ", by the kernel"
 ratios = defaultdict(list)  # (sample, metric): of replays that are not shown yet
-PRIORITY = -15
 disturbances = []  # (share of late I/Os, share of the time without a processor), of each drive of a row
 
 
@@ -190,46 +190,52 @@ def traced(sample, metric):
 
 
 def replay_both(sample):
-    """Ratios of the load time, of each I/O and of the p99 of each kind, by the replay and by a capture beside it.
+    """Ratios of the load time, of each I/O and of the p99 of each kind, by the replay; and of the p50 and p99 of what
+    the kernel issued meanwhile, by a capture, with what a program needs to return from a call.
 
-    Each I/O, because a p50 that lies between reads of two lengths moves far where few of them do.
+    Of a replay each I/O, because a p50 that lies between reads of two lengths moves far where few of them do. What the
+    kernel issued is held against the simulated drive at the same times of issue.
     """
     with emulated(SATA, "2GiB") as (device, description), tempfile.TemporaryDirectory() as place:
-        for name, drive in (("simulated", description), ("emulated", device)):
-            words = [BLKREEL, "replay", f"sample:{sample}", "--on", drive, "-o", f"{place}/{name}", "--pace",
-                     "dependent", "--idle", "cap=100ms"]
-            if name == "emulated":
-                words = [BLKREEL, "capture", device, "-o", f"{place}/capture.parquet", "--", *words]
-            subprocess.run(words, capture_output=True)
-        given, asked = (rows_of(open_trace(f"{place}/{name}")) for name in ("emulated", "simulated"))
-        captured = rows_of(open_trace(f"{place}/capture.parquet"))
+        capture = f"{place}/capture.parquet"
+        replay(f"sample:{sample}", description, f"{place}/simulated", *DEPENDENT)
+        replay(f"sample:{sample}", device, f"{place}/emulated", *DEPENDENT,
+               under=["capture", device, "-o", capture, "--"])
+        replay(capture, description, f"{place}/issued", "--pace", "original")
+        given, asked, issued = (rows_of(f"{place}/{name}") for name in ("emulated", "simulated", "issued"))
+        kernel = rows_of(capture).rename_axis("source_row").reset_index()
+        calibration = read_account(f"bench-{os.getpid()}")["calibration"]
         loads_ns = [open_trace(f"{place}/{name}").account.load_time_ns for name in ("emulated", "simulated")]
     ratios[sample, "load time"].append(100 * loads_ns[0] / loads_ns[1])
-    for observer, rows in (("", given), (KERNEL, as_captured(given, captured))):
-        for kind in KINDS:
-            of_kind = [each[each.op == OPS[kind]].set_index("source_row").latency_ns for each in (rows, asked)]
-            if of_kind[0].empty:
-                continue
-            ratios[sample, f"each {kind}, median{observer}"].append(100 * (of_kind[0] / of_kind[1]).median())
-            p99_ns = [latency_ns.quantile(0.99) for latency_ns in of_kind]
-            ratios[sample, f"{kind} p99{observer}"].append(100 * p99_ns[0] / p99_ns[1])
+    for kind in KINDS:
+        by_replay, by_kernel = of_kind(given, asked, kind), of_kind(kernel, issued, kind)
+        if not by_replay.empty:
+            ratios[sample, f"each {kind}, median"].append(100 * (by_replay.reached / by_replay.asked).median())
+            ratios[sample, f"{kind} p99"].append(percent_at(by_replay, 0.99))
+            by_kernel.reached += calibration[f"{kind}_return_ns"]
+            ratios[sample, f"{kind} p50{KERNEL}"].append(percent_at(by_kernel, 0.5))
+            ratios[sample, f"{kind} p99{KERNEL}"].append(percent_at(by_kernel, 0.99))
 
 
-def rows_of(trace):
-    """By time on CLOCK_MONOTONIC."""
-    names = ["op", "offset_bytes", "length_bytes", "submit_ns", "latency_ns"]
-    rows = trace.table([*names, *(["source_row"] if "source_row" in trace.schema.names else [])]).to_pandas()
-    rows["at_ns"] = rows.submit_ns + trace.metadata["epoch_ns"]
-    return rows[rows.get("source_row", 0) >= 0].sort_values("at_ns")
+def replay(trace, drive, run, *words, under=()):
+    subprocess.run([BLKREEL, *under, *([BLKREEL] if under else []), "replay", trace, "--on", drive, "-o", run, *words],
+                   capture_output=True)
 
 
-def as_captured(rows, captured):
-    """The rows with the latency of the request by which the kernel issued each; without those that it split."""
-    key = ["op", "offset_bytes", "length_bytes"]
-    times = captured[[*key, "at_ns", "latency_ns"]].rename(columns={"latency_ns": "by_kernel_ns"})
-    found = pd.merge_asof(rows, times, on="at_ns", by=key, direction="forward", tolerance=10**9)
-    found["latency_ns"] = found.by_kernel_ns
-    return found.dropna(subset="latency_ns")
+def rows_of(path):
+    trace = open_trace(path)
+    names = ["op", "latency_ns", *(["source_row"] if "source_row" in trace.schema.names else [])]
+    return trace.table(names).to_pandas().dropna(subset="latency_ns")
+
+
+def of_kind(reached, asked, kind):
+    """The latencies of the I/Os that both have."""
+    pairs = reached[reached.op == OPS[kind]].merge(asked, on="source_row")
+    return pd.DataFrame({"reached": pairs.latency_ns_x, "asked": pairs.latency_ns_y})
+
+
+def percent_at(latencies, quantile):
+    return 100 * latencies.reached.quantile(quantile) / latencies.asked.quantile(quantile)
 
 
 def rows(options):
@@ -257,8 +263,8 @@ def rows(options):
         yield ("flush", "the same, the reader in its own blkio group", "us", 80,
                lambda s: beside_flushes_us(80, True, s))
     for sample in SAMPLES:
-        for metric in ("load time", *(f"each {kind}, median{observer}" for observer in ("", KERNEL) for kind in KINDS),
-                       *(f"{kind} p99{observer}" for observer in ("", KERNEL) for kind in KINDS)):
+        for metric in ("load time", *(f"each {kind}, median" for kind in KINDS), *(f"{kind} p99" for kind in KINDS),
+                       *(f"{kind} {quantile}{KERNEL}" for kind in KINDS for quantile in ("p50", "p99"))):
             yield ("trace", f"{sample}, {metric}, of the simulated drive", "%", 100,
                    lambda s, sample=sample, metric=metric: traced(sample, metric))
 
@@ -299,7 +305,6 @@ def main():
     parser.add_argument("--starts", type=int, metavar="N", help="instead, start and end N drives in a row")
     options = parser.parse_args()
     need(("fio", "fio"))
-    os.nice(PRIORITY)
     print(machine())
     if options.starts:
         return starts(options.starts)
