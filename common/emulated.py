@@ -43,7 +43,7 @@ class Check(TypedDict):
     asked_ns: int
     read: Reached
     write: Reached
-    flush: NotRequired[Reached]  # not in accounts of earlier versions
+    flush: NotRequired[Reached]
 
 
 class Calibration(TypedDict):
@@ -54,12 +54,11 @@ class Calibration(TypedDict):
 
     read_overhead_ns: int
     read_ns_per_byte: float
-    read_return_ns: NotRequired[int]  # those that are not required are not in accounts of earlier versions
+    read_return_ns: NotRequired[int]  # accounts of earlier versions have neither these nor figures of flushes
     write_overhead_ns: int
     write_ns_per_byte: float
     write_return_ns: NotRequired[int]
     flush_overhead_ns: NotRequired[int]
-    flush_ns_per_byte: NotRequired[float]
     flush_return_ns: NotRequired[int]
     read_iops: float
     write_iops: float

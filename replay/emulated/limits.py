@@ -16,7 +16,9 @@ def beyond(drive: SimulatedDrive, calibration: Calibration) -> list[str]:
 
 
 def _latencies(drive: SimulatedDrive, calibration: Calibration) -> Iterator[str]:
-    for kind, overhead_ns in (("read", calibration["read_overhead_ns"]), ("write", calibration["write_overhead_ns"])):
+    overheads_ns = {"read": calibration["read_overhead_ns"], "write": calibration["write_overhead_ns"],
+                    "flush": calibration.get("flush_overhead_ns", 0)}
+    for kind, overhead_ns in overheads_ns.items():
         latency_ns, limit_ns = drive[f"{kind}_latency_ns"], OVERHEADS * overhead_ns
         if latency_ns < limit_ns:
             yield f"{kind} latency {format_ns(latency_ns)} (from {format_ns(limit_ns)} on)"

@@ -124,7 +124,7 @@ static int probe_overhead(struct prober *prober, enum io_kind kind, struct probe
 	int64_t overhead_ns;
 	int err;
 
-	mark_buffers(prober); /* reads replaced marks */
+	mark_buffers(prober); /* a throughput of reads replaced them */
 	delay_set_constant(delay, CHECK_ASKED_NS);
 	err = probe_latency(prober, kind, SMALL_BYTES, SMALL_IOS);
 	if (err)
@@ -133,7 +133,7 @@ static int probe_overhead(struct prober *prober, enum io_kind kind, struct probe
 	if (overhead_ns < lowest->small_ns)
 		lowest->small_ns = overhead_ns;
 	if (kind == KIND_BLOCKING) {
-		lowest->large_ns = lowest->small_ns;
+		lowest->large_ns = lowest->small_ns; /* it has no length */
 		return 0;
 	}
 	delay_set_constant(delay, LARGE_ASKED_NS);

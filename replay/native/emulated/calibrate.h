@@ -19,7 +19,7 @@ struct reached {
 
 struct calibration {
 	struct overhead overheads[KIND_COUNT];
-	int64_t return_ns[KIND_COUNT]; /* of an overhead: from the kernel's completion to the return of the call; 0: not known */
+	int64_t return_ns[KIND_COUNT];          /* of delay_get_return() */
 	struct reached check[KIND_COUNT];       /* with the overhead compensated */
 	double read_iops, write_iops;           /* 4 KiB, 32 in flight */
 	double read_bandwidth, write_bandwidth; /* 512 KiB, 8 in flight, in bytes per second */

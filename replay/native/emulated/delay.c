@@ -370,9 +370,8 @@ static int64_t take_announced(struct delay *delay, struct emulated_io *io)
 static int64_t overhead_ns(const struct delay *delay, const struct emulated_io *io)
 {
 	const struct overhead *overhead = &delay->overheads[kind_of(io->op)];
-	double bytes = is_blocking(io->op) ? 0 : (double)io->length_bytes;
 
-	return overhead->io_ns + (int64_t)(overhead->ns_per_byte * bytes);
+	return overhead->io_ns + (int64_t)(overhead->ns_per_byte * (double)io->length_bytes);
 }
 
 static void count(struct delay *delay, const struct emulated_io *io)

@@ -60,7 +60,7 @@ static __always_inline __u32 device_of(struct request *rq)
 static __always_inline void note(struct request *rq, bool is_complete)
 {
 	struct noted *io;
-	unsigned int op; /* of the kernel; these three have the codes of a trace */
+	unsigned int op; /* the kernel's read, write and flush are 0, 1 and 2, as in enum trace_op */
 
 	if (!device || device_of(rq) != device)
 		return;

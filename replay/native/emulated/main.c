@@ -110,19 +110,16 @@ static void print_check(const struct reached check[KIND_COUNT])
 	printf("}");
 }
 
-static void print_overhead(const char *kind, const struct overhead *overhead, int64_t return_ns)
-{
-	printf("\"%s_overhead_ns\": %" PRId64 ", \"%s_ns_per_byte\": %.6f, \"%s_return_ns\": %" PRId64 ", ", kind,
-	       overhead->io_ns, kind, overhead->ns_per_byte, kind, return_ns);
-}
-
 static void print_ready(const struct emulation *emulation, const struct calibration *calibration)
 {
 	printf("{\"ready\": {\"device\": \"%s\", \"backend\": \"%s\", \"times_of\": \"%s\", \"block_bytes\": %u, \"calibration\": {",
 	       emulation->backend->node, emulation->backend->name, emulation->server.issue_times.ring ? "issue" : "arrival",
 	       emulation->image.offset_alignment);
 	for (unsigned kind = 0; kind < KIND_COUNT; kind++)
-		print_overhead(kind_names[kind], &calibration->overheads[kind], calibration->return_ns[kind]);
+		printf("\"%s_overhead_ns\": %" PRId64 ", \"%s_return_ns\": %" PRId64 ", ", kind_names[kind],
+		       calibration->overheads[kind].io_ns, kind_names[kind], calibration->return_ns[kind]);
+	printf("\"read_ns_per_byte\": %.6f, \"write_ns_per_byte\": %.6f, ", calibration->overheads[KIND_READ].ns_per_byte,
+	       calibration->overheads[KIND_WRITE].ns_per_byte);
 	printf("\"read_iops\": %.0f, \"write_iops\": %.0f, \"read_bandwidth\": %.0f, \"write_bandwidth\": %.0f, \"check\": ",
 	       calibration->read_iops, calibration->write_iops, calibration->read_bandwidth, calibration->write_bandwidth);
 	print_check(calibration->check);

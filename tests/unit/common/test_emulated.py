@@ -73,6 +73,7 @@ def test_an_exact_drive_has_no_reasons():
 
 
 WAITED = {"waited_ns": 210_000_000, "stolen_ns": 0, "reported_kib": None}
+EXACT = {"p50_ns": 200_000, "p99_ns": 210_000}
 FAST = {"p50_ns": 189_000, "p99_ns": 200_000}
 
 
@@ -82,6 +83,8 @@ FAST = {"p50_ns": 189_000, "p99_ns": 200_000}
     ({"counts": {"late_ios": 101}}, "invalid", "10 % of the I/Os completed late (limit 10 %)"),
     ({"calibration": calibration(check={"asked_ns": 200_000, "read": FAST, "write": FAST})}, "qualified",
      "reads of the calibration took 189 µs of 200 µs asked (limit 5 %)"),
+    ({"calibration": calibration(check={"asked_ns": 200_000, "read": EXACT, "write": EXACT, "flush": FAST})},
+     "qualified", "flushes of the calibration took 189 µs of 200 µs asked (limit 5 %)"),
     ({"beyond": ["read latency 9 µs (from 30 µs on)"]}, "qualified", "cannot reach read latency 9 µs"),
     ({"host": WAITED}, "qualified", "waited for a processor for 2.1 % of the time (limit 2 %)"),
     ({"counts": {"blocking_ns": 300_000_000}}, "qualified",

@@ -17,6 +17,7 @@ def test_a_slow_drive_is_within_all_limits():
 @pytest.mark.parametrize(("change", "part"), [
     ("read_latency=29us", "read latency 29.0 µs (from 30.0 µs on)"),
     ("write_latency=29us", "write latency 29.0 µs (from 30.0 µs on)"),
+    ("flush_latency=44us", "flush latency 44.0 µs (from 45.0 µs on)"),
     ("read_bandwidth=4.1GB/s", "read bandwidth 4.10 GB/s (up to 4.00 GB/s)"),
     ("write_bandwidth=4.1GB/s", "write bandwidth 4.10 GB/s (up to 4.00 GB/s)"),
     ("cache=1GiB,cache_bandwidth=5GB/s", "write bandwidth 5.00 GB/s (up to 4.00 GB/s)"),
