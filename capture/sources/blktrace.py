@@ -102,8 +102,7 @@ class Blktrace(DecodedSource):
 
     def stop(self) -> None:
         self._stopped = True
-        stopped_ns = time.monotonic_ns()
-        self._count_at_stop()
+        stopped_ns = self._count_at_stop()
         self._end_blktrace()
         self._thread.join()
         files = sorted(path for path in self._directory.iterdir() if path.stat().st_size)
@@ -111,7 +110,8 @@ class Blktrace(DecodedSource):
             self.died = True
             self.error = self.error or BlkreelError("blktrace has recorded nothing", self._output_text or None)
             return
-        self._start_decoder(["--epoch", str(self._epoch_ns), "--stopped", str(stopped_ns), *map(str, files)])
+        self._start_decoder(["--epoch", str(self._epoch_ns), "--begun", str(self.attached_ns),
+                             "--stopped", str(stopped_ns), *map(str, files)])
         self._stop_decoder()
         self._take_end(dropped_of(self._output_text), self._cpu_ns)
         if not self.died:
@@ -176,7 +176,7 @@ class Blktrace(DecodedSource):
             self._notice(f"blktrace began {late_ns / 1e6:.0f} ms late: I/Os before that are missing")
 
     def _attach(self, epoch_ns: int) -> None:
-        self.attached_ns = time.monotonic_ns()
+        self.attached_ns = self._begin_counting()
         super()._attach(epoch_ns)
 
 

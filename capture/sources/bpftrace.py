@@ -70,7 +70,6 @@ class Bpftrace(DecodedSource):
 
     def stop(self) -> None:
         self._stopped = True
-        self._tell_decoder_stopped()
         self._count_at_stop()
         self._wait_for_lines_until(time.monotonic_ns())
         self._end_bpftrace()
@@ -102,7 +101,7 @@ class Bpftrace(DecodedSource):
             if line.startswith(b"B "):
                 events = self._events = EventLines(int(line.split()[1]), time.monotonic_ns())
                 self._wait_for_probes(lines, events)
-                self._epoch_ns = time.monotonic_ns()
+                self._epoch_ns = self._begin_counting()
                 events.forget_before(self._epoch_ns)
                 self._begin_decoder()
                 self._began.set()

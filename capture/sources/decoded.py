@@ -36,6 +36,8 @@ class DecodedSource:
         self.decoder: Decoder | None = None
         self._on_change = on_change
         self._counts: list[dict[str, int] | None] = [None] * len(drives)
+        # I/Os that ended while the recording was switched on or off.
+        self._uncertain = [0] * len(drives)
         self._in_flight: list[tuple[int, int]] = []
         self._stopped = False
 
@@ -57,13 +59,22 @@ class DecodedSource:
                                pass_fds=pass_fds)
         return self.decoder
 
-    def _tell_decoder_stopped(self) -> None:
-        """From now on completions are not compared with the drives' counters."""
-        if self.decoder:
-            self.decoder.tell(f"stopped {time.monotonic_ns()}")
+    def _begin_counting(self, switch_on: Callable[[], None] = lambda: None) -> int:
+        """When the capture begins: completions from then on are in the drives' counters. switch_on starts it."""
+        self._counts = self._count()
+        begun_ns = time.monotonic_ns()
+        switch_on()
+        self._add_uncertain(self._counts)
+        return begun_ns
+
+    def _count(self) -> list[dict[str, int] | None]:
+        return [_diskstats(drive) for drive in self.drives]
+
+    def _add_uncertain(self, before: list[dict[str, int] | None]) -> None:
+        for number, counts in enumerate(map(_difference, before, self._count())):
+            self._uncertain[number] += sum((counts or {}).values())
 
     def _attach(self, epoch_ns: int) -> None:
-        self._counts = [_diskstats(drive) for drive in self.drives]
         self._in_flight = [_in_flight(drive) for drive in self.drives]
         layers = {layer_of(drive) for drive in self.drives}
         self.attached = {
@@ -72,12 +83,17 @@ class DecodedSource:
             "queue_time_source": "block_bio_queue"}
         self._on_change()
 
-    def _count_at_stop(self) -> None:
-        """The drives' own counters since the source was attached. It still records."""
+    def _count_at_stop(self) -> int:
+        """When the capture ends: completions up to then are in the drives' counters. The tracer still records."""
+        before = self._count()
+        stopped_ns = time.monotonic_ns()
+        if self.decoder:
+            self.decoder.tell(f"stopped {stopped_ns}")
+        self._add_uncertain(before)
         self._in_flight = [(min(at_start, now), completed) for (at_start, _), (now, completed)
                            in zip(self._in_flight, map(_in_flight, self.drives), strict=True)]
-        now = [_diskstats(drive) for drive in self.drives]
-        self._counts = [_difference(before, after) for before, after in zip(self._counts, now, strict=True)]
+        self._counts = list(map(_difference, self._counts, before))
+        return stopped_ns
 
     def _stop_decoder(self) -> Totals | None:
         if self.decoder is None:
@@ -92,9 +108,9 @@ class DecodedSource:
         self.died = end is None
         if end is None:
             return
-        for drive, entry, counts, (in_flight, completed) in zip(self.drives, end["drives"], self._counts,
-                                                                self._in_flight, strict=True):
-            entry["diskstats"] = counts
+        for drive, entry, counts, uncertain, (in_flight, completed) in zip(
+                self.drives, end["drives"], self._counts, self._uncertain, self._in_flight, strict=True):
+            entry["diskstats"], entry["uncertain"] = counts, uncertain
             # Those in flight at both ends, less those that the trace has, and those that completed after the count.
             if layer_of(drive) == "request":
                 recent = _in_flight(drive)[1] - completed

@@ -60,7 +60,6 @@ class Ftrace(DecodedSource):
         self._stopped = True
         lost = None
         try:
-            self._tell_decoder_stopped()
             self._count_at_stop()
             for drive in self.drives:
                 if enable_of(drive).exists():
@@ -90,7 +89,7 @@ class Ftrace(DecodedSource):
         for drive in self.drives:
             self._settings.set(enable_of(drive), "1")
             trace_to_any_end(drive)
-        self._set("tracing_on", "1")
+        self._begin_counting(lambda: self._set("tracing_on", "1"))
         self._attach(epoch_ns)
 
     def _set(self, name: str, value: str) -> None:

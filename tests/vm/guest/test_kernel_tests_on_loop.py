@@ -7,6 +7,7 @@ import subprocess
 
 import pytest
 
+from tests.kernel.capture.conftest import busy  # noqa: F401
 from tests.kernel.capture.test_ends import (  # noqa: F401
     test_an_io_that_is_stuck_during_the_whole_capture_is_reported,
 )
@@ -20,6 +21,9 @@ from tests.kernel.capture.test_file_systems import (  # noqa: F401
 from tests.kernel.capture.test_hard_cases import (  # noqa: F401
     captured,
     test_a_drive_that_grows_during_the_capture,
+)
+from tests.kernel.capture.test_sources import (  # noqa: F401
+    test_the_counters_agree_on_a_drive_that_is_in_use_when_the_capture_begins,
 )
 from tests.vm.guest.drives import nvme_path
 

@@ -279,6 +279,7 @@ static int open_outputs(struct decoder *decoder, struct pair_devices *devices)
 	*devices = (struct pair_devices){ 0 };
 	decoded->pairing.silent_losses = options->silent_losses;
 	decoded->pairing.any_device = !options->only_these;
+	decoded->pairing.begun_ns = options->begun_ns;
 	if (options->stopped_ns)
 		decoded->pairing.stopped_ns = options->stopped_ns;
 	return 0;

@@ -10,6 +10,7 @@ struct decode_options {
 	bool live;
 	uint64_t late_ns; /* live: the longest delay of an event after its timestamp */
 	uint64_t epoch_ns; /* time 0 of the rows; 0: the first event's time */
+	uint64_t begun_ns; /* 0: with the first event */
 	uint64_t stopped_ns; /* 0: at the end */
 	bool silent_losses;
 	bool only_these; /* ignore events of other devices */

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 /*
  * blkreel-blktrace: events of blktrace, from files or from a live tracer, become rows of a trace.
- * It writes rows as blocks to the file of --rows-fd, status as JSON lines to stdout. With --live it ends with its stdin. A
- * line "stopped NS" there, or --stopped, limits the completions that are compared with the drive's own counters.
+ * It writes rows as blocks to the file of --rows-fd, status as JSON lines to stdout. With --live it ends with its stdin.
+ * Rows are of I/Os that end after --begun and are submitted up to --stopped, or to a line "stopped NS" of stdin.
+ * Completions between the two are those that the drive's own counters have.
  */
 #include "decode.h"
 #include "options.h"
@@ -12,8 +13,8 @@
 #include <string.h>
 
 static const char usage[] =
-	"usage: blkreel-blktrace --rows-fd N [--reserve-fd N] [--live] [--late NS] [--epoch NS] [--stopped NS]\n"
-	"                        [--silent-losses]\n"
+	"usage: blkreel-blktrace --rows-fd N [--reserve-fd N] [--live] [--late NS] [--epoch NS]\n"
+	"                        [--begun NS] [--stopped NS] [--silent-losses]\n"
 	"                        [--only] [--device MAJOR:MINOR]... [--bio MAJOR:MINOR]... FILE...\n";
 
 /* Returns 0, or 2 for an invalid argument. */
@@ -45,6 +46,7 @@ int main(int argc, char **argv)
 		NUMBER_OPTION("late", options.late_ns, 0, INT64_MAX),
 		FLAG_OPTION("live", options.live),
 		NUMBER_OPTION("epoch", options.epoch_ns, 0, INT64_MAX),
+		NUMBER_OPTION("begun", options.begun_ns, 0, INT64_MAX),
 		NUMBER_OPTION("stopped", options.stopped_ns, 0, INT64_MAX),
 		FLAG_OPTION("silent-losses", options.silent_losses),
 		FLAG_OPTION("only", options.only_these),

@@ -80,6 +80,18 @@ static int add_queued(struct pairing *pairing, const struct blk_event *event, ui
 	return push_queued(pairing, &entry);
 }
 
+/* Whether the drive's counters that the ledger is held against include a completion of this time. */
+static bool is_counted(const struct pairing *pairing, uint64_t time_ns)
+{
+	return time_ns > pairing->begun_ns && time_ns <= pairing->stopped_ns;
+}
+
+/* The tracer records a while before the capture begins, and longer than it lasts. complete_ns: 0 if it is not known. */
+static bool is_of_capture(const struct pairing *pairing, const struct pending *entry, uint64_t complete_ns)
+{
+	return entry->submit_ns <= pairing->stopped_ns && (!complete_ns || complete_ns > pairing->begun_ns);
+}
+
 static void emit(struct pairing *pairing, const struct pending *entry, uint64_t complete_ns)
 {
 	struct pair_device *device = pair_devices_find(&pairing->devices, entry->device);
@@ -97,14 +109,16 @@ static void emit(struct pairing *pairing, const struct pending *entry, uint64_t 
 		.op = entry->op,
 	};
 
-	if (complete_ns && complete_ns <= pairing->stopped_ns)
+	if (!is_of_capture(pairing, entry, complete_ns))
+		return;
+	if (complete_ns && is_counted(pairing, complete_ns))
 		device->seen[entry->op]++;
 	rows_add(pairing->rows, &row);
 }
 
 static void emit_unseen(struct pairing *pairing, struct pending *entry)
 {
-	pairing->counts.unseen++;
+	pairing->counts.unseen += is_of_capture(pairing, entry, 0);
 	table_remove(&pairing->in_flight, entry);
 	emit(pairing, entry, 0);
 }
@@ -113,7 +127,7 @@ static int on_queue(struct pairing *pairing, const struct blk_event *event, int8
 {
 	int err = 0;
 
-	if (op == OP_FLUSH && (event->category & CATEGORY_WRITE))
+	if (op == OP_FLUSH && (event->category & CATEGORY_WRITE) && is_counted(pairing, event->time_ns))
 		pairing->counts.empty_flushes++;
 	/* The drive gets a write with a flush before it as two requests. */
 	if (op != OP_FLUSH && (event->category & CATEGORY_FLUSH))
@@ -283,10 +297,13 @@ static void on_completion_without_issue(struct pairing *pairing, const struct bl
 {
 	struct pending *entry = table_find(&pairing->queued, event->device, place_of(event, op), op);
 
+	if (entry)
+		table_remove(&pairing->queued, entry);
+	if (!is_counted(pairing, event->time_ns))
+		return;
 	if (entry) {
 		/* It failed before the driver, or was an fsync without data. */
 		pairing->counts.unissued++;
-		table_remove(&pairing->queued, entry);
 	} else if (!pairing->losses && event->time_ns - pairing->first_ns < MAX_IO_NS) {
 		pairing->counts.in_flight_at_start++;
 	} else {
@@ -407,7 +424,7 @@ void pairing_finish(struct pairing *pairing)
 			emit_unseen(pairing, entry);
 			continue;
 		}
-		pairing->counts.in_flight_at_end++;
+		pairing->counts.in_flight_at_end += is_of_capture(pairing, entry, 0);
 		table_remove(&pairing->in_flight, entry);
 		emit(pairing, entry, 0);
 	}

@@ -28,7 +28,8 @@ struct pairing {
 	bool equal_ios; /* equal I/Os are in flight together: each of them completed */
 	bool any_device; /* also devices that were not named */
 	uint64_t first_ns, newest_ns;
-	uint64_t stopped_ns;
+	/* Of the capture: rows are of I/Os that end after the one and are submitted up to the other. */
+	uint64_t begun_ns, stopped_ns;
 	uint64_t losses;
 	struct pair_counts counts;
 };

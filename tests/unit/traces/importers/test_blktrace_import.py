@@ -198,6 +198,23 @@ def test_ios_cut_by_the_ends_are_counted(rows_of):
     assert result.metadata["in_flight_at_start"] == 1 and result.metadata["in_flight_at_end"] == 1
 
 
+def test_what_the_tracer_records_before_and_after_the_capture_has_no_row_and_no_count(tmp_path):
+    recording = Recording()
+    recording.add("C", 500, sector=1 << 20)  # in flight before the capture
+    for begin_ns, end_ns in [(1_000, 1_900), (1_950, 2_050), (2_100, 2_900), (2_950, 3_050), (3_100, 3_200)]:
+        recording.io(8 * begin_ns, begin_ns, begin_ns + 10, end_ns)
+    recording.add("C", 2_500, sector=1 << 20)  # in flight when it began
+    recording.add("C", 3_500, sector=1 << 20)  # bpftrace ends to record issues before completions
+    recording.add("D", 3_600, sector=1 << 20)
+    file = recording.write(tmp_path / "sda.blktrace.0")
+    with open(tmp_path / "rows", "wb") as rows:
+        result = subprocess.run([DECODER, "--rows-fd", str(rows.fileno()), "--begun", "2000", "--stopped", "3000",
+                                 file], pass_fds=[rows.fileno()], capture_output=True, text=True, check=True)
+    end = json.loads(result.stdout.splitlines()[-1])
+    assert end["events"] == 3 and end["drives"][0]["seen"]["read"] == 2
+    assert end["ledger"]["in_flight_at_start"] == 1 and end["ledger"]["unmatched"] == end["in_flight_at_end"] == 0
+
+
 def test_missing_numbers_are_lost_events_of_their_cpu(rows_of):
     recording = Recording(cpu=2).io(8, 10, 20, 30).add("D", 40, 16).add("C", 90, 24, skip=5)
     recording.add("D", 100, 16).add("C", 110, 16)
