@@ -9,6 +9,7 @@ from typing import Any, cast
 from blkreel.common import emulated
 from blkreel.common.units import binary_size, format_bytes, format_ns
 from blkreel.common.verdict import (
+    ASLEEP_LIMIT,
     BACKGROUND_LIMIT,
     NOT_FITTED_LIMIT,
     READ_AHEAD_LIMIT,
@@ -169,6 +170,7 @@ def _qualified(run: Run) -> Iterator[Reason]:
     yield from _not_fitted(run.fitted)
     yield from _pace(run)
     yield from _read_ahead(run)
+    yield from _asleep(run)
     if run.hazards:
         yield reason("hazards", "qualified", f"{run.hazards:,} I/Os in flight together with others on the same "
                      "blocks, unlike in the trace", None, run.hazards, 0)
@@ -269,11 +271,10 @@ def _read_ahead(run: Run) -> Iterator[Reason]:
                      f"{here_bytes >> 10:,} KiB: a program reads other windows here; set read_ahead_kb of one drive as "
                      "of the other, and capture again", None, share, READ_AHEAD_LIMIT)
     unknown, in_time = read_ahead.blocked_unknown_ios or 0, read_ahead.in_time_ios or 0
-    captured_ns = (run.source.duration_ns or 0) - run.idle.removed_ns
     if unknown > READ_AHEAD_LIMIT * ios_of_load:
         ios, of = unknown, "by threads without a blocked time"
         why = "computing meanwhile is not replayed"
-    elif in_time > READ_AHEAD_LIMIT * ios_of_load and (run.wall_ns or 0) > SLOWER_DRIVE * captured_ns > 0:
+    elif in_time > READ_AHEAD_LIMIT * ios_of_load and (run.wall_ns or 0) > SLOWER_DRIVE * _captured_ns(run) > 0:
         ios, of = in_time, "that was complete in time on the captured drive"
         why = "on this slower drive nothing waits for it"
     else:
@@ -282,3 +283,20 @@ def _read_ahead(run: Run) -> Iterator[Reason]:
     yield reason("load_time_lower_bound", "qualified",
                  f"load time is a lower bound: {_share(round(share, 3))} of the I/Os are read-ahead {of} (limit "
                  f"{_share(READ_AHEAD_LIMIT)}): {why}", "read_ahead_share", share, READ_AHEAD_LIMIT)
+
+
+def _captured_ns(run: Run) -> int:
+    return (run.source.duration_ns or 0) - run.idle.removed_ns
+
+
+def _asleep(run: Run) -> Iterator[Reason]:
+    """Threads that mostly wait for others, whose work the trace does not have: on another drive they wait otherwise."""
+    share, captured_ns, wall_ns = run.pace.asleep_share, _captured_ns(run), run.wall_ns or 0
+    if share is None or share <= ASLEEP_LIMIT or captured_ns <= 0:
+        return
+    if captured_ns / SLOWER_DRIVE <= wall_ns <= captured_ns * SLOWER_DRIVE:
+        return
+    yield reason("threads_asleep", "qualified",
+                 f"depth, latency and load time uncertain: threads slept {_share(round(share, 3))} of the time between "
+                 f"their I/Os (limit {_share(ASLEEP_LIMIT)}), for other threads, locks or timers, and sleep keeps its "
+                 "captured length on this drive of another speed", None, share, ASLEEP_LIMIT)

@@ -6,7 +6,7 @@ latencies gives the captured times, and a faster drive makes no row later (docs/
 
 from collections import Counter
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 
@@ -63,6 +63,35 @@ class Processes:
         return pids[index], np.where(deferred, KERNEL, kind)
 
 
+class ThreadTimes:
+    """What the threads slept for anything but I/O between their rows, of all that time: of all programs and of the
+    workload."""
+
+    def __init__(self) -> None:
+        self._asleep_ns, self._elapsed_ns = np.zeros(2, np.int64), np.zeros(2, np.int64)
+
+    def add(self, history: History, number: np.ndarray, thread_row: np.ndarray) -> None:
+        """thread_row: the previous row of the same thread, or NONE."""
+        asleep_ns = history.between_ns("slept_ns", thread_row, number)
+        known = (thread_row >= 0) & (asleep_ns != UNKNOWN_NS)
+        elapsed_ns = history.submit_ns(number) - history.submit_ns(thread_row)
+        asleep_ns = np.minimum(asleep_ns, elapsed_ns)  # of which idle time may have been removed
+        for which, rows in enumerate((known, known & ((history.kind(number) & WORKLOAD) != 0))):
+            self._asleep_ns[which] += asleep_ns[rows].sum()
+            self._elapsed_ns[which] += elapsed_ns[rows].sum()
+
+    def __add__(self, other: Self) -> Self:
+        result = type(self)()
+        result._asleep_ns = self._asleep_ns + other._asleep_ns
+        result._elapsed_ns = self._elapsed_ns + other._elapsed_ns
+        return result
+
+    def asleep_share(self, of_workload: bool) -> float | None:
+        """None if it is not known of any row."""
+        elapsed_ns = int(self._elapsed_ns[int(of_workload)])
+        return round(int(self._asleep_ns[int(of_workload)]) / elapsed_ns, 4) if elapsed_ns else None
+
+
 class Observed:
     """Dependencies by `waited_on`, for the rows of one lane in their order.
 
@@ -82,6 +111,7 @@ class Observed:
         self._outstanding = Outstanding(len(AFTER), self._history.reach)
         self._windows = ReadAheadWindows()
         self.in_time = ReadAheadInTime(self._history.reach)
+        self.thread_times = ThreadTimes()
         self._last_of_thread: dict[int, int] = {}
         self._last_of_process: dict[int, int] = {}
         self._last_program = self._last_workload = NONE
@@ -168,6 +198,7 @@ class Observed:
         columns[AFTER[-1]] = np.where(used >= 0, number - used, columns[AFTER[-1]]).astype(np.int32)
         # The distance of a kernel thread to the workload is set by timers and limits of the kernel, not by computing.
         thread_row = np.where(~is_kernel & ~caused, behind, NONE)
+        self.thread_times.add(history, number, thread_row)
         known = np.zeros(len(number), bool)
         if self._processors:
             columns, known = on_processors(columns, self._processors, self._compute, history, number, thread_row)

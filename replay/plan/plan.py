@@ -21,6 +21,7 @@ from blkreel.traces.samples import called, workload_names
 
 from . import dependencies
 from .batch import plan_batch
+from .dependencies import ThreadTimes
 from .extents import MappedBlocks
 from .history import THREAD_TIMES, History
 from .infer import Inferred
@@ -67,6 +68,7 @@ class PlannedCounts:
     dependencies: dict[int, Counter[str]] = field(default_factory=dict)
     read_ahead: dict[int, ReadAheadCount] = field(default_factory=dict)
     read_ahead_in_time: dict[int, ReadAheadInTime] = field(default_factory=dict)
+    thread_times: dict[int, ThreadTimes] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -297,7 +299,12 @@ class TracePlan(Plan):
                 "dependencies_known": round(anchors["waited"] / rows, 4) if rows and self.observed else None,
                 "dependencies_inferred": round(anchors["waited"] / rows, 4) if rows and not self.observed else None,
                 "anchored": {kind: anchors[kind] for kind in dependencies.KINDS} if dependent else None,
-                "read_ahead": self._read_ahead_account(planned) if dependent else None}
+                "read_ahead": self._read_ahead_account(planned) if dependent else None,
+                "asleep_share": self._asleep_share(planned)}
+
+    def _asleep_share(self, planned: PlannedCounts) -> float | None:
+        of_workload = any(count.workload_ios for count in planned.read_ahead.values())
+        return sum(planned.thread_times.values(), ThreadTimes()).asleep_share(of_workload)
 
     def _read_ahead_account(self, planned: PlannedCounts) -> dict[str, Any]:
         count: ReadAheadCount = sum(planned.read_ahead.values(), ReadAheadCount())
@@ -351,6 +358,7 @@ class TracePlan(Plan):
             counts.read_ahead[lane] = ReadAheadCount()
             if isinstance(waits, dependencies.Observed):
                 counts.read_ahead_in_time[lane] = waits.in_time
+                counts.thread_times[lane] = waits.thread_times
         limits = InFlightLimits() if pace.paced else None
         pointers = [drive.zones.write_pointers() if drive.zones else None for drive in self.drives]
         with_threads = pace.dependent or self.sharding.by_thread is not None

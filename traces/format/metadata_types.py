@@ -137,6 +137,8 @@ ComputeSpeed = float | Literal["none"] | None
 
 @record_type
 class Pace:
+    """asleep_share: of the time between the I/Os of a thread, what it slept for anything but I/O."""
+
     name: Literal["original", "scaled", "paced", "dependent", "depth", "asap"]
     depth: int | None = None
     factor: float | None = None
@@ -144,6 +146,7 @@ class Pace:
     dependencies: str | None = None
     dependencies_inferred: float | None = None
     read_ahead: OrEmpty[ReadAhead] = ReadAhead()
+    asleep_share: float | None = None
     streams: OrEmpty[dict[str, "Pace"]] = field(default_factory=dict)
 
 

@@ -67,6 +67,9 @@ QUALIFIES = [
     ({"pace": {"read_ahead": {"ios": 1000, "read_ahead_ios": 900, "blocked_unknown_ios": 0, "in_time_ios": 380}},
       "source.duration_ns": 900_000_000},
      "lower bound: 38 % of the I/Os are read-ahead that was complete in time on the captured drive"),
+    ({"pace": {"asleep_share": 0.817}, "source.duration_ns": 900_000_000},
+     "latency and load time uncertain: threads slept 81.7 % of the time between their I/Os .limit 25 %"),
+    ({"pace": {"asleep_share": 0.817}, "source.duration_ns": 1_100_000_000}, "sleep keeps its captured length"),
     ({"hazards": 1234}, "1,234 I/Os in flight together with others on the same blocks"),
     ({"idle.removed_ns": 10**9, "idle.cap_ns": 25_000_000}, "1.00 s of idle time above 25.0 ms removed"),
     ({"source.lost": {"total": 5}}, "5 events lost by the capture"),
@@ -139,6 +142,13 @@ def test_read_ahead_in_time_stays_in_time_on_a_drive_that_is_not_slower(in_time_
     """The run took a second."""
     read_ahead = {"ios": 1000, "read_ahead_ios": 900, "blocked_unknown_ios": 0, "in_time_ios": in_time_ios}
     assert judged({"pace": {"read_ahead": read_ahead}, "source.duration_ns": duration_ns}) == judged({})
+
+
+@pytest.mark.parametrize(("share", "duration_ns"), [
+    (0.25, 900_000_000), (0.9, 990_000_000), (0.9, 1_010_000_000), (0.9, None), (None, 900_000_000)])
+def test_threads_that_sleep_little_or_on_a_drive_of_the_same_speed_are_right(share, duration_ns):
+    """The run took a second."""
+    assert judged({"pace": {"asleep_share": share}, "source.duration_ns": duration_ns}) == judged({})
 
 
 @pytest.mark.parametrize("changes", [

@@ -203,6 +203,21 @@ def test_read_ahead_that_nothing_waited_for_is_counted(trace, image, own, in_tim
     assert plan.pace_account(counts)["read_ahead"]["in_time_ios"] == in_time
 
 
+@pytest.mark.parametrize(("own", "share"), [(FLAGS["own"], 0.5), (0, 0.3333)])
+def test_the_share_of_sleep_is_that_between_the_rows_of_a_thread(trace, image, own, share):
+    """Of what the load time covers. Thread 5 sleeps 600 of 1,200 ns, and thread 6, of another program, 0 of 600; its
+    last row has no count. What 5 slept before its first row does not count."""
+    opened = trace(submit_ns=np.arange(7) * 200, tid=np.array([5, 6, 5, 5, 6, 6, 5]),
+                   waited_on=np.array([-1, -1, 0, 2, 1, 4, 3]),
+                   flags=np.array([1, 0, 1, 1, 0, 0, 1]) * own, blocked_ns=0,
+                   slept_ns=np.array([50, 9, 350, 450, 9, -1, 650]), runnable_ns=0)
+    plan = plan_of(opened, image(), DEPENDENT)
+    counts = PlannedCounts()
+    rows_of(plan.lanes(counts)[0])
+    assert plan.pace_account(counts)["asleep_share"] == share
+    assert plan_of(opened, image()).pace_account()["asleep_share"] is None
+
+
 def test_a_dependent_plan_on_several_copies(trace, image):
     opened = trace(submit_ns=np.array([0, 150, 300]), tid=5, waited_on=np.array([-1, 0, 1]),
                    think_ns=np.array([0, 50, 50]))
