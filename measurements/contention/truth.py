@@ -23,7 +23,7 @@ from blkreel.common.emulated import IO_KINDS, read_account
 from blkreel.traces.format.reader import open_trace
 from blkreel.traces.format.schema import FLAGS
 from measurements.contention.programs import PROGRAMS, fill, install_game, size_bytes, write_random
-from measurements.lab import SERVER_FIRST, as_a_program, machine, need, read_figures
+from measurements.lab import SERVER_FIRST, as_a_program, machine, need, read_figures, warm_memory
 
 BLKREEL = Path(sys.executable).with_name("blkreel")
 RUN_PROGRAM = Path(__file__).with_name("programs.py")
@@ -156,11 +156,13 @@ def inside(task, programs, directory, result):
         command = [sys.executable, RUN_PROGRAM, program, mount]
         if task in ("capture", "own"):
             trace = Path(directory) / f"{task}-{program}.parquet"
-            took_s = seconds_of([BLKREEL, "capture", device, "-o", trace, "--force", "--files", "--", *command])
+            with warm_memory():
+                took_s = seconds_of([BLKREEL, "capture", device, "-o", trace, "--force", "--files", "--", *command])
             found[program] = took_s - own_io_s(trace)
             continue
         before = counts()
-        alone_s = seconds_of(command)
+        with warm_memory():
+            alone_s = seconds_of(command)
         if task == "alone":
             found[program] = {"alone_s": alone_s, "late_share": late_share(before, counts())}
             continue
@@ -170,7 +172,8 @@ def inside(task, programs, directory, result):
         time.sleep(LEAD_S)
         os.set_blocking(writer.stdout.fileno(), False)
         writer.stdout.read()
-        beside_s = seconds_of(command)
+        with warm_memory():
+            beside_s = seconds_of(command)
         written = (writer.stdout.read() or b"").count(b"\n") << 20
         writer.kill()
         writer.wait()
