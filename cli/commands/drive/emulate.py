@@ -42,7 +42,9 @@ _BLOCK_BYTES = 4096
 
 @click.command(cls=CommandAfterDashes, options_metavar="[OPTIONS]")
 @click.argument("drive", metavar="DRIVE [-- COMMAND ...]", shell_complete=completion.drives)
-@click.option("--size", type=SIZE_BYTES, help="Size of the device, in place of that of the description.")
+@click.option("--size", type=SIZE_BYTES,
+              help="Size of the device, in place of that of the description, or of an existing image for a typical "
+                   "drive.")
 @click.option("--memory", is_flag=True, help="Keep the data in memory until the end (default).")
 @click.option("--image", type=click.Path(readable=False, path_type=Path), metavar="FILE",
               help="Keep the data in this file, in place of memory.")
@@ -78,7 +80,7 @@ def command(ctx: click.Context, drive: str, size: int | None, memory: bool, imag
     words: list[str] = ctx.meta[KEY]
     if words:
         refuse_missing(words)
-    described = _described(drive, size)
+    described = _described(drive, size, image)
     options = EmulateOptions(described, name or _default_name(drive, described),
                              image.absolute() if image else None, accept_inexact,
                              max(1, round(timeout_ns / 1e9)), backend)
@@ -113,12 +115,14 @@ def command(ctx: click.Context, drive: str, size: int | None, memory: bool, imag
     ctx.exit(code)
 
 
-def _described(text: str, size_bytes: int | None) -> SimulatedDrive:
+def _described(text: str, size_bytes: int | None, image: Path | None) -> SimulatedDrive:
     if "," not in text and not text.endswith(".toml") and not spec.is_typical(text):
         raise UsageError(f"{text}: no drive model",
                          f"name a typical drive, as in nil:sata-tlc, or add keys: {text},read_latency=90us")
     drive = spec.parse(text)
     drive = replace(drive, clock="real")  # a virtual clock has no meaning for other programs
+    if size_bytes is None and image and image.is_file() and drive.typical and "size" not in dict(drive.words):
+        size_bytes = image.stat().st_size
     return with_size(drive, size_bytes // _BLOCK_BYTES * _BLOCK_BYTES) if size_bytes else drive
 
 

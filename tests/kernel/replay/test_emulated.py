@@ -409,6 +409,12 @@ def test_the_state_of_an_image_is_kept(emulate, tmp_path):
     assert json.loads(result.stdout)["counts"]["cache_fill_bytes"] > 7 * MIB
 
 
+def test_a_typical_drive_has_the_size_of_its_image(emulate):
+    emulate("--image", "drive.img", "--size", "64MiB", "--", "true", drive="nil:usb")
+    document = json.loads(emulate("--image", "drive.img", "--json", "--", "true", drive="nil:usb").stdout)
+    assert document["size_bytes"] == 64 * MIB
+
+
 @pytest.mark.parametrize(("words", "why"), [
     (["nil:900TiB,channels=1"], "memory available"),
     ([DRIVE, "--image", "/dev/null"], "not a regular file"),
