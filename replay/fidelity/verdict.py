@@ -169,8 +169,7 @@ def _qualified(run: Run) -> Iterator[Reason]:
                          f"MB/s (limit {_share(BACKGROUND_LIMIT)})", None, share, BACKGROUND_LIMIT)
     yield from _not_fitted(run.fitted)
     yield from _pace(run)
-    yield from _read_ahead(run)
-    yield from _asleep(run)
+    yield from of_dependencies(run)
     if run.hazards:
         yield reason("hazards", "qualified", f"{run.hazards:,} I/Os in flight together with others on the same "
                      "blocks, unlike in the trace", None, run.hazards, 0)
@@ -255,6 +254,12 @@ def _pace(run: Run) -> Iterator[Reason]:
                      f"dependencies inferred from times{of_ios}, because the trace has none", None, share)
 
 
+def of_dependencies(run: Run) -> Iterator[Reason]:
+    """What the trace does not tell a replay at dependent pace about a drive of another speed."""
+    yield from _read_ahead(run)
+    yield from _asleep(run)
+
+
 def _read_ahead(run: Run) -> Iterator[Reason]:
     """Read-ahead of another length than here, and read-ahead for which the load time is a lower bound."""
     read_ahead = run.pace.read_ahead
@@ -298,5 +303,5 @@ def _asleep(run: Run) -> Iterator[Reason]:
         return
     yield reason("threads_asleep", "qualified",
                  f"depth, latency and load time uncertain: threads slept {_share(round(share, 3))} of the time between "
-                 f"their I/Os (limit {_share(ASLEEP_LIMIT)}), for other threads, locks or timers, and sleep keeps its "
-                 "captured length on this drive of another speed", None, share, ASLEEP_LIMIT)
+                 f"their I/Os (limit {_share(ASLEEP_LIMIT)}) for other threads, locks or timers, which keeps its "
+                 "length here", None, share, ASLEEP_LIMIT)

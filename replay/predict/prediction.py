@@ -14,14 +14,16 @@ from blkreel.replay.drive.target import find_target
 from blkreel.replay.engine.engine import Batch
 from blkreel.replay.engine.spans import RunSpan
 from blkreel.replay.fidelity.queue_metrics import READ, Ios, QueueMetrics, QueueModel
+from blkreel.replay.fidelity.verdict import of_dependencies
 from blkreel.replay.plan.dependencies import is_observed
 from blkreel.replay.plan.pace import ALL_IDLE, DEPENDENT, ORIGINAL, IdlePolicy, with_compute
+from blkreel.replay.plan.plan import PlannedCounts
 from blkreel.replay.plan.planner import plan_trace
 from blkreel.replay.run.simulate import simulate
 from blkreel.replay.run.zero_latency import zero_latency
 from blkreel.replay.simulated.fitted import FITTED
 from blkreel.replay.simulated.spec import PREFIX, SimulatedDrive
-from blkreel.traces.format.metadata_types import COARSE_CLOCK_NS, clock_step_ns
+from blkreel.traces.format.metadata_types import COARSE_CLOCK_NS, Run, clock_step_ns
 from blkreel.traces.format.trace import Trace
 from blkreel.traces.samples import called
 
@@ -38,13 +40,15 @@ _UNUSED_QUEUE = QueueModel((1.0,) * 5, (0.0, 0.0), 1)  # completions are given
 class Prediction:
     """load_time_ns: at dependent pace, None without known dependencies. read_p99_ns: None without reads.
 
-    added_by_drive_ns: the load time without that on a drive without latency. pace: of the simulated replay.
+    added_by_drive_ns: the load time without that on a drive without latency. pace: of the simulated replay. limits:
+    what the trace does not tell about this drive, as in the verdict on a run.
     """
 
     pace: str
     load_time_ns: int | None
     added_by_drive_ns: int | None
     read_p99_ns: int | None
+    limits: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -113,7 +117,7 @@ def predict(trace: Trace, drive: SimulatedDrive, device: int | None, progress: P
     if compute is not None:
         pace = with_compute(pace, compute)
     plan = plan_trace(trace, target, pace=pace, idle=idle, prefill=False, device=device)
-    span, metrics = RunSpan(), QueueMetrics()
+    span, metrics, counts = RunSpan(), QueueMetrics(), PlannedCounts()
 
     def take(rows: Batch) -> None:
         span.add(rows)
@@ -123,14 +127,17 @@ def predict(trace: Trace, drive: SimulatedDrive, device: int | None, progress: P
         none_ns = np.zeros(len(op), np.int64)
         metrics.add(_UNUSED_QUEUE, Ios(submit_ns, op, length_bytes, none_ns, none_ns - 1, none_ns == 0), complete_ns)
 
-    if not simulate(plan, drive, take, progress, "predicting"):
+    if not simulate(plan, drive, take, progress, "predicting", counts=counts):
         raise TraceError(f"{called(trace.path)}: its replay cannot be simulated",
                          f"check it: blkreel check {called(trace.path)}")
     dependent = plan.observed
     least = zero_latency(plan, plan.source_sha256(), progress) if dependent else None
+    run = Run.of({"run": {"pace": plan.pace_account(counts), "source": plan.source(), "wall_ns": span.wall_ns,
+                          "idle": {"name": idle.name, "cap_ns": idle.cap_ns, "removed_ns": plan.survey.removed_ns}}})
     return Prediction(plan.pace.name, span.load_time_ns if dependent else None,
                       span.load_time_ns - least["load_time_ns"] if least else None,
-                      metrics.percentile_ns(READ, *_P99) if metrics.count(READ) else None)
+                      metrics.percentile_ns(READ, *_P99) if metrics.count(READ) else None,
+                      tuple(limit["text"] for limit in of_dependencies(run)))
 
 
 def checked(runs: Sequence[MeasuredRun], fitted: Sequence[FittedModel], progress: Progress) -> CheckedErrors:

@@ -82,7 +82,8 @@ class _Row:
         values = {metric.column: value for metric, value in self.values()}
         errors = {f"{metric.key}_error": self.facts.get(f"{metric.key}_error") for metric in CHECKED}
         return {"file": str(self.file), "drive": self.name, "firmware": self.facts.get("firmware"),
-                "pace": self.of.pace, **values, "held_out": self.facts.get("held_out"), **errors}
+                "pace": self.of.pace, **values, "limits": list(self.of.limits),
+                "held_out": self.facts.get("held_out"), **errors}
 
     def values(self) -> list[tuple[Metric, int | None]]:
         return list(zip((*CHECKED, ADDED), (self.of.load_time_ns, self.of.read_p99_ns, self.of.added_by_drive_ns),
@@ -110,6 +111,9 @@ def _show(rows: list[_Row]) -> None:
     console = Console()
     console.print_lines(lines_of(fitting(columns, console.width)))
     console.print_lines(["simulated, not measured; error: the largest that was found for traces measured on the drive"])
+    for text in dict.fromkeys(limit for row in rows for limit in row.of.limits):
+        limited = [row.name for row in rows if text in row.of.limits]
+        notice(text if len(limited) == len(rows) else f"{', '.join(limited)}: {text}")
     if all(row.of.load_time_ns is None for row in rows):
         notice("no load time: the trace does not tell what its I/Os waited for")
     if any(row.facts.get("held_out") is False for row in rows):

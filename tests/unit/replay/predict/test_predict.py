@@ -4,6 +4,7 @@ import json
 import tomllib
 
 import numpy as np
+import pyarrow as pa
 import pytest
 from quiet import progress
 from small_trace import new_trace
@@ -14,7 +15,7 @@ from blkreel.replay.predict.measured_run import beside_write, read_run, simulate
 from blkreel.replay.predict.prediction import checked
 from blkreel.replay.simulated.spec import parse
 from blkreel.traces.format.reader import open_trace
-from blkreel.traces.format.schema import FLAGS
+from blkreel.traces.format.schema import FLAGS, TRACE_SCHEMA
 from blkreel.traces.format.writer import TraceWriter
 
 DRIVE = ("nil:8GiB,clock=virtual,read_latency=150us,write_latency=60us,channels=8,read_bandwidth=700MB/s,"
@@ -71,6 +72,24 @@ def test_a_trace_that_was_not_fitted_takes_what_it_takes_on_the_drive(fitted, pl
     zero_ns = run.metadata["run"]["zero_latency"]["load_time_ns"]
     assert predicted["added_by_drive_ns"] == predicted["load_time_ns"] - zero_ns
     assert predicted["read_p99_ns"] == pytest.approx(table.latency_ns[table.op == 0].quantile(0.99), rel=0.15)
+
+
+def test_what_the_trace_does_not_tell_about_the_drive_stands_below(place, blkreel):
+    """Read-ahead that was in time on the captured drive: of the slower drive only, nothing is known to wait for it."""
+    number, schema = np.arange(1000), TRACE_SCHEMA.append(pa.field("blocked_ns", pa.int64(), nullable=False))
+    trace = new_trace(
+        place / "read-ahead.parquet", {}, schema=schema, submit_ns=number * 1_000_000, latency_ns=100_000,
+        offset_bytes=number * 65536, length_bytes=65536, tid=5, blocked_ns=0,
+        waited_on=np.where(number == 1, 0, -1), think_ns=np.where(number == 1, 900_000, 0),
+        flags=np.where(number > 1, FLAGS["own"] | FLAGS["read_ahead"], FLAGS["own"]))
+    for name, latency in (("as-captured", "100us"), ("slow", "90ms")):
+        (place / f"{name}.toml").write_text(f'size = "8GiB"\nread_latency = "{latency}"\nchannels = 4\n')
+    drives = [place / "as-captured.toml", place / "slow.toml"]
+    limits = {prediction["drive"]: prediction["limits"]
+              for prediction in json.loads(blkreel("predict", trace, *drives, "--json").stdout)["predictions"]}
+    assert limits["as-captured"] == [] and len(limits["slow"]) == 1
+    assert f"slow: {limits['slow'][0]}" in " ".join(blkreel("predict", trace, *drives).stderr.split())
+    assert "load time is a lower bound: 99.8 % of the I/Os are read-ahead" in limits["slow"][0]
 
 
 def test_the_file_says_how_far_predictions_were_off(fitted, blkreel):
