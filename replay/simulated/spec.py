@@ -211,6 +211,9 @@ def typical_drives() -> dict[str, dict[str, str]]:
 def is_typical(name: str) -> bool:
     """Whether `nil:NAME` or `nil:NAME,key=value` names a typical drive. Raises UsageError for an unknown NAME."""
     word = name.removeprefix(PREFIX).partition(",")[0].strip()
+    if "=" in word:
+        raise UsageError(f"{name}: no size before {word}", f"begin with one, as in nil:64GiB,{word}, or with the name "
+                         "of a typical drive")
     if word[:1].isalpha() and word not in typical_drives():
         raise UsageError(f"{name}: no typical drive {word!r}",
                          did_you_mean(word, typical_drives(), f"use one of: {', '.join(typical_drives())}"))

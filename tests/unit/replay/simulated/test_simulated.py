@@ -132,6 +132,7 @@ def test_a_file_describes_the_same_drive(tmp_path):
     ("nil:64GiB,random_write_bandwidth=2GB/s", "above write_bandwidth"),
     ("nil:0,clock=virtual", "no size"),
     ("nil:/nowhere/drive.toml", "cannot read /nowhere/drive.toml: No such file"),
+    ("nil:read_latency=90us", "no size before read_latency=90us; .*nil:64GiB,read_latency=90us"),
     ("nil:sata-tcl", "no typical drive 'sata-tcl'; .*sata-tlc"),
 ])
 def test_nonsense_is_a_usage_error_that_names_it(spec, says):
