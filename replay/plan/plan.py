@@ -166,6 +166,10 @@ class Plan(ABC):
     def source(self) -> dict[str, Any]:
         """The entry `source` of the run's account."""
 
+    def idle_account(self) -> dict[str, Any]:
+        """The entry `idle` of the run's account."""
+        return {"name": self.idle.name, "cap_ns": self.idle.cap_ns, "removed_ns": self.survey.removed_ns}
+
     @property
     @abstractmethod
     def paces(self) -> list[Pace]:

@@ -133,7 +133,7 @@ def predict(trace: Trace, drive: SimulatedDrive, device: int | None, progress: P
     dependent = plan.observed
     least = zero_latency(plan, plan.source_sha256(), progress) if dependent else None
     run = Run.of({"run": {"pace": plan.pace_account(counts), "source": plan.source(), "wall_ns": span.wall_ns,
-                          "idle": {"name": idle.name, "cap_ns": idle.cap_ns, "removed_ns": plan.survey.removed_ns}}})
+                          "idle": plan.idle_account()}})
     return Prediction(plan.pace.name, span.load_time_ns if dependent else None,
                       span.load_time_ns - least["load_time_ns"] if least else None,
                       metrics.percentile_ns(READ, *_P99) if metrics.count(READ) else None,

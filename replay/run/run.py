@@ -386,7 +386,7 @@ class _Run:
             "source": self._source,
             "pace": plan.pace_account(self._planned_counts),
             "without": list(plan.without),
-            "idle": {"name": plan.idle.name, "cap_ns": plan.idle.cap_ns, "removed_ns": plan.survey.removed_ns},
+            "idle": plan.idle_account(),
             "map": first.map(),
             "state": first.state_account(),
             "prefill": self._prefilled(),
