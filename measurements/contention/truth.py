@@ -58,7 +58,8 @@ def parse():
     parser.add_argument("--rate", default="110MB/s", help="of the writes")
     parser.add_argument("--repeat", type=int, default=1)
     parser.add_argument("--alone", action="store_true", help="compare latency and depth of the reads, without writes")
-    parser.add_argument("--ordinary", action="store_true", help="without real-time priority, beside other work")
+    parser.add_argument("--ordinary", action="store_true",
+                        help="without real-time priority of the drive and of the kernel's workers")
     parser.add_argument("--inside", nargs=4, help=argparse.SUPPRESS)
     return parser.parse_args()
 

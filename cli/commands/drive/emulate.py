@@ -43,8 +43,7 @@ _BLOCK_BYTES = 4096
 @click.command(cls=CommandAfterDashes, options_metavar="[OPTIONS]")
 @click.argument("drive", metavar="DRIVE [-- COMMAND ...]", shell_complete=completion.drives)
 @click.option("--size", type=SIZE_BYTES,
-              help="Size of the device, in place of that of the description, or of an existing image for a typical "
-                   "drive.")
+              help="Size of the device. [default: that of the description, of a typical drive that of its image]")
 @click.option("--memory", is_flag=True, help="Keep the data in memory until the end (default).")
 @click.option("--image", type=click.Path(readable=False, path_type=Path), metavar="FILE",
               help="Keep the data in this file, in place of memory.")
