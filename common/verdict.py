@@ -15,7 +15,7 @@ UNSEEN_LIMIT = 0.01
 # while the kernel read nearly all of their data ahead were 7 to 26 % short, so at this share it is at most 3 %.
 READ_AHEAD_LIMIT = 0.1
 # Share of the time between the I/Os of threads that they slept for other threads, locks and timers. A data scan with
-# 82 % had half of the program's depth on a slower drive, and programs with up to 13 % had it within 13 %.
+# 82 % had 4 of the program's 11 reads in flight on a slower drive, and programs with up to 13 % were within 13 %.
 ASLEEP_LIMIT = 0.25
 # Bytes that a background wrote / bytes that were due.
 BACKGROUND_LIMIT = 0.95

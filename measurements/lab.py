@@ -72,8 +72,8 @@ SERVER_FIRST = ("chrt", "--rr", "3")
 def as_a_program():
     """The block runs behind the drive and the kernel's workers of its loop device.
 
-    At an ordinary priority: programs of a real-time one that compute on all processors are throttled by the kernel, and
-    the drive with them (49 % of its answers to a data scan were late).
+    At an ordinary priority: the kernel throttles real-time threads that take all processors, those of the drive among
+    them. Of the answers to a data scan 49 % were late with a real-time priority, 24 % without (single runs).
     """
     from recording.scratch import kernel_workers_before_others
 
@@ -83,8 +83,8 @@ def as_a_program():
 
 
 def warm_memory():
-    """A block in which programs get memory that a virtual machine has not returned to its host: a drive in memory waits
-    for such memory when it copies data there (late answers to sequential reads: 9.9 %, with warm memory 0.3 %)."""
+    """A block in which programs get memory that a virtual machine has not returned to its host: an emulated drive waits
+    for such memory when it copies data there (docs/emulate.md)."""
     from recording.warm_memory import warm_memory
 
     return warm_memory()
