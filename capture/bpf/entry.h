@@ -28,26 +28,27 @@ static __always_inline bool is_waited_for(struct bio *bio)
 /* Records the thread, the completion that it waited for, and with files the file. The slot must have op and flags. */
 static __always_inline void enter_thread(struct slot *slot, struct bio *bio)
 {
-	const struct issuer *earlier = earlier_issuer(bio);
-	struct issuer issuer = earlier ? *earlier : current_issuer();
+	struct task_struct *current = current_task();
+	const struct issuer *earlier = earlier_issuer(bio, current);
+	struct issuer issuer = earlier ? *earlier : current_issuer(current);
 
 	if (earlier && slot->start_ns)
 		slot->start_ns = issuer.entered_ns;
-	slot->resubmitted = issuer.tid != (__s32)bpf_get_current_pid_tgid();
+	slot->resubmitted = earlier && issuer.tid != current_tid(current);
 	slot->tid = issuer.tid;
 	slot->cpu = issuer.cpu;
 	slot->waited_submit_ns = issuer.waited_submit_ns;
 	slot->waited_complete_ns = issuer.waited_complete_ns;
 	slot->times = issuer.times;
 	slot->flags |= issuer.flags;
-	if (config.own && !config.sees_limiter && is_of_own_group(bio, slot, issuer.flags & FLAG_OWN))
+	if (config.own && !config.sees_limiter && is_of_own_group(bio, slot, current, issuer.flags & FLAG_OWN))
 		slot->flags |= FLAG_OWN;
 	slot->waited_for = is_waited_for(bio);
 	if (config.files && issuer.has_file) {
 		slot->inode = issuer.inode;
 		slot->cgroup = issuer.cgroup;
 	} else if (config.files) {
-		attribute(slot, bio, earlier != NULL);
+		attribute(slot, bio, current, earlier != NULL);
 	}
 	slot->skipped = config.own_only && !(slot->flags & FLAG_OWN);
 	slot->used = 1;

@@ -234,30 +234,24 @@ static __always_inline struct inode *inode_of(struct bio *bio)
 /* The cgroup that is charged: for writeback that of the writer, if the kernel accounts for it; else the thread's. */
 static __always_inline __u64 cgroup_of(struct bio *bio)
 {
-	struct blkcg_gq *group = BPF_CORE_READ(bio, bi_blkg);
+	struct blkcg_gq *group = READ(bio, bi_blkg);
 
-	if (group && BPF_CORE_READ(group, parent))
+	if (group && READ(group, parent))
 		return BPF_CORE_READ(group, blkcg, css.cgroup, kn, id);
 	return bpf_get_current_cgroup_id();
 }
 
-static __always_inline bool in_kernel_thread(void)
+static __always_inline bool in_kernel_thread(struct task_struct *current)
 {
-	struct task_struct *task;
-
-#ifdef TYPED
-	if (HAS_TASK_BTF)
-		return bpf_get_current_task_btf()->flags & PF_KTHREAD;
-#endif
-	task = (struct task_struct *)bpf_get_current_task();
-	return BPF_CORE_READ(task, flags) & PF_KTHREAD;
+	return READ_CURRENT(current, flags) & PF_KTHREAD;
 }
 
 /*
  * Fills in the file and cgroup of the slot's bio. Called at entry; has_issuer: the slot has the thread that
  * submitted the bio, even if a kernel thread runs.
  */
-static __always_inline void attribute(struct slot *slot, struct bio *bio, bool has_issuer)
+static __always_inline void attribute(struct slot *slot, struct bio *bio, struct task_struct *current,
+				      bool has_issuer)
 {
 	struct thread_entry *thread;
 	struct file_entry *entry;
@@ -281,7 +275,7 @@ static __always_inline void attribute(struct slot *slot, struct bio *bio, bool h
 	if (!entry->emitted)
 		emit_file((__u64)inode);
 	slot->inode = entry->id;
-	if (has_issuer || slot->op != OP_WRITE || !entry->is_dirtied || !in_kernel_thread())
+	if (has_issuer || slot->op != OP_WRITE || !entry->is_dirtied || !in_kernel_thread(current))
 		return;
 	slot->tid = entry->dirtier.tid;
 	slot->flags |= FLAG_DEFERRED;
@@ -297,7 +291,7 @@ static __always_inline void attribute(struct slot *slot, struct bio *bio, bool h
 static __always_inline void on_dirty(struct address_space *mapping)
 {
 	struct inode *inode = mapping ? BPF_CORE_READ(mapping, host) : NULL, *typed;
-	__u64 pid_tid = bpf_get_current_pid_tgid();
+	struct task_struct *current = current_task();
 	struct file_entry *entry;
 
 	if (!inode)
@@ -305,16 +299,16 @@ static __always_inline void on_dirty(struct address_space *mapping)
 	entry = file_at(inode);
 	/* For each page, so by plain loads. The verifier allows them on a pointer as READ returns it, not on `inode`. */
 	typed = READ(mapping, host);
-	if (entry && typed && entry->is_dirtied && entry->dirtier.tid == (__s32)pid_tid &&
+	if (entry && typed && entry->is_dirtied && entry->dirtier.tid == current_tid(current) &&
 	    is_entry_of(entry, inode, READ(typed, i_ino), READ(typed, i_generation)))
 		return;
-	if (!is_regular(inode) || in_kernel_thread())
+	if (!is_regular(inode) || in_kernel_thread(current))
 		return;
 	entry = entry_of(inode);
 	if (!entry)
 		return;
-	current_comm(entry->dirtier.comm);
-	complete_name(&entry->dirtier, pid_tid);
+	current_comm(current, entry->dirtier.comm);
+	complete_name(&entry->dirtier, current);
 	entry->dirtier_is_own = config.own && (config.own_by_cgroup ? is_in_own_cgroup() :
 								      is_own_process(entry->dirtier.pid));
 	entry->is_dirtied = 1;

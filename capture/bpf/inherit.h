@@ -36,31 +36,29 @@ _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "names are compared as
  * begins on the thread's stack, and then the saved registers are not those of a
  * system call. Nor are they in a page fault: wake-ups there are left out.
  */
-static __always_inline bool is_caused_by_thread(const __u64 *args)
+static __always_inline bool is_caused_by_thread(const __u64 *args, struct task_struct *current)
 {
 	__u64 below_registers = (__u64)args, name;
-	struct task_struct *task;
 	struct pt_regs *registers;
 
 	if (!HAS_TASK_BTF || !HAS_TASK_REGISTERS)
 		return false;
-	task = bpf_get_current_task_btf();
 	/* They are at the bottom of the thread's stack. */
-	registers = (struct pt_regs *)bpf_task_pt_regs(task);
+	registers = (struct pt_regs *)bpf_task_pt_regs(current);
 	asm volatile("%0 -= %1" : "+r"(below_registers) : "r"(registers));
 	if (-below_registers > STACK_BYTES)
 		return false;
-	if (READ(task, flags) & PF_KTHREAD) {
-		bpf_probe_read_kernel(&name, sizeof(name), __builtin_preserve_access_index(&task->comm));
+	if (READ_CURRENT(current, flags) & PF_KTHREAD) {
+		bpf_probe_read_kernel(&name, sizeof(name), __builtin_preserve_access_index(&current->comm));
 		return name != KSOFTIRQ;
 	}
 	return !bpf_core_field_exists(registers->orig_ax) || (long)READ(registers, orig_ax) != -1;
 }
 
 /* The entry of the current thread if it has a cause, to be passed on where the thread causes the event. */
-static __always_inline const struct thread_entry *current_cause(void)
+static __always_inline const struct thread_entry *current_cause(struct task_struct *current)
 {
-	__s32 tid = (__s32)bpf_get_current_pid_tgid();
+	__s32 tid = current_tid(current);
 	const struct thread_entry *own = thread_at(tid);
 
 	return own && own->tid == tid && own->woken_complete_ns ? own : NULL;
@@ -74,20 +72,21 @@ static __always_inline void inherit(struct thread_entry *entry, __s32 tid, const
 
 static __always_inline void set_cause(const __u64 *args, struct task_struct *woken)
 {
+	struct task_struct *current = current_task();
 	const struct thread_entry *from;
 	struct thread_entry *entry;
 	__s32 tid;
 
-	if (is_woken_by_completion(args, woken))
+	if (is_woken_by_completion(args, current, woken))
 		return;
-	from = current_cause();
+	from = current_cause(current);
 	if (!from)
 		return;
 	tid = READ(woken, pid);
 	entry = thread_at(tid);
 	if (!entry || (entry->tid == tid && entry->woken_complete_ns >= from->woken_complete_ns))
 		return;
-	if (is_caused_by_thread(args))
+	if (is_caused_by_thread(args, current))
 		inherit(entry, tid, from);
 }
 
@@ -106,10 +105,11 @@ static __always_inline void on_waking(const __u64 *args, struct task_struct *wok
 /* A thread begins. */
 static __always_inline void on_new_thread(const __u64 *args, struct task_struct *child)
 {
-	const struct thread_entry *from = current_cause();
+	struct task_struct *current = current_task();
+	const struct thread_entry *from = current_cause(current);
 	__s32 tid = READ(child, pid);
 	struct thread_entry *entry = thread_at(tid);
 
-	if (entry && from && entry != from && is_caused_by_thread(args))
+	if (entry && from && entry != from && is_caused_by_thread(args, current))
 		inherit(entry, tid, from);
 }

@@ -119,27 +119,21 @@ static __always_inline const struct issuer *noted_issuer(struct bio *bio)
 }
 
 /* The kernel adds a wait when it ends, so the sum stays as it is while the thread runs. */
-static __always_inline __u64 current_runnable_ns(void)
+static __always_inline __u64 current_runnable_ns(struct task_struct *current)
 {
-	struct task_struct *task = (struct task_struct *)bpf_get_current_task();
-
-	if (!bpf_core_field_exists(task->sched_info.run_delay))
+	if (!bpf_core_field_exists(current->sched_info.run_delay))
 		return TIME_UNKNOWN;
-#ifdef TYPED
-	if (HAS_TASK_BTF)
-		return ((struct task_struct *)bpf_get_current_task_btf())->sched_info.run_delay;
-#endif
-	return BPF_CORE_READ(task, sched_info.run_delay);
+	return READ_CURRENT(current, sched_info.run_delay);
 }
 
-static __always_inline struct issuer current_issuer(void)
+static __always_inline struct issuer current_issuer(struct task_struct *current)
 {
-	__u64 pid_tid = bpf_get_current_pid_tgid();
-	struct thread_entry *thread = current_thread(pid_tid);
+	__s32 tid = current_tid(current);
+	struct thread_entry *thread = current_thread(current, tid);
 	struct issuer issuer = {
 		.waited_submit_ns = thread ? thread->woken_submit_ns : 0,
 		.waited_complete_ns = thread ? thread->woken_complete_ns : 0,
-		.tid = (__s32)pid_tid,
+		.tid = tid,
 		.cpu = bpf_get_smp_processor_id(),
 	};
 
@@ -153,18 +147,18 @@ static __always_inline struct issuer current_issuer(void)
 	issuer.times = (struct thread_times){
 		.blocked_ns = thread ? thread->blocked_ns : TIME_UNKNOWN,
 		.slept_ns = thread ? thread->slept_ns : TIME_UNKNOWN,
-		.runnable_ns = current_runnable_ns(),
+		.runnable_ns = current_runnable_ns(current),
 	};
 	if (is_own(thread))
 		issuer.flags |= FLAG_OWN;
 	return issuer;
 }
 
-static __always_inline bool in_kworker(void)
+static __always_inline bool in_kworker(struct task_struct *current)
 {
 	__u64 comm[2];
 
-	current_comm(comm);
+	current_comm(current, comm);
 	return comm[0] == KWORKER;
 }
 
@@ -172,15 +166,16 @@ static __always_inline bool in_kworker(void)
  * The issuer of a bio that another thread submits after a limit, or any thread for a volume, whose bio may have other
  * pages; NULL: unknown.
  */
-static __always_inline const struct issuer *earlier_issuer(struct bio *bio)
+static __always_inline const struct issuer *earlier_issuer(struct bio *bio, struct task_struct *current)
 {
-	if (!bio || !(config.volumes || (config.sees_limiter && in_kernel_thread())))
+	if (!bio || !(config.volumes || (config.sees_limiter && in_kernel_thread(current))))
 		return NULL;
 	return noted_issuer(bio);
 }
 
 /* Whether a read or a direct write of a worker is of a group with the workload alone. Notes the groups of others. */
-static __always_inline bool is_of_own_group(struct bio *bio, const struct slot *slot, bool own)
+static __always_inline bool is_of_own_group(struct bio *bio, const struct slot *slot,
+					    struct task_struct *current, bool own)
 {
 	__u64 group = group_of(bio);
 	__u8 *known, who = own ? GROUP_HAS_OWN : GROUP_HAS_OTHERS;
@@ -188,7 +183,7 @@ static __always_inline bool is_of_own_group(struct bio *bio, const struct slot *
 	if (!group)
 		return false;
 	known = bpf_map_lookup_elem(&groups, &group);
-	if (in_kworker())
+	if (in_kworker(current))
 		return known && *known == GROUP_HAS_OWN && (slot->op == OP_READ || slot->flags & FLAG_IDLE);
 	if (known)
 		who |= *known;
@@ -201,19 +196,20 @@ static __always_inline bool is_of_own_group(struct bio *bio, const struct slot *
 static __always_inline void on_limit(struct bio *bio)
 {
 	__u32 number = number_of_disk(bio);
+	struct task_struct *current = current_task();
 	__u64 key = (__u64)bio;
 	const struct issuer *noted;
 	struct issuer issuer;
 
 	if (device_index(number, false) < 0 && device_index(number, true) < 0 && !(config.volumes && is_of_volume(bio)))
 		return;
-	if (in_kernel_thread()) {
+	if (in_kernel_thread(current)) {
 		noted = noted_issuer(bio);
 		if (noted && noted->sector == BPF_CORE_READ(bio, bi_iter.bi_sector))
 			bpf_map_delete_elem(&issuers, &key); /* of an earlier bio */
 		return;
 	}
-	issuer = current_issuer();
+	issuer = current_issuer(current);
 	issuer.entered_ns = bpf_ktime_get_ns();
 	note_issuer(bio, &issuer);
 }

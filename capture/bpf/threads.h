@@ -73,15 +73,39 @@ struct thread_name {
 	__u64 process[2];
 };
 
-/* Fills in everything but comm. */
-static __always_inline void complete_name(struct thread_name *name, __u64 pid_tid)
+/*
+ * The current thread, which a program asks for once: where the kernel returns by a safe sequence (Retbleed, SRSO), a
+ * call costs as much as ten loads.
+ */
+static __always_inline struct task_struct *current_task(void)
 {
-	struct task_struct *task = (struct task_struct *)bpf_get_current_task(), *leader;
+	return HAS_TASK_BTF ? bpf_get_current_task_btf() : (struct task_struct *)bpf_get_current_task();
+}
 
-	name->tid = (__s32)pid_tid;
-	name->pid = pid_tid >> 32;
+/* A field of it, by a plain load where the kernel allows that. */
+#ifdef TYPED
+#define READ_CURRENT(task, field) (HAS_TASK_BTF ? (task)->field : BPF_CORE_READ(task, field))
+#else
+#define READ_CURRENT(task, field) BPF_CORE_READ(task, field)
+#endif
+
+static __always_inline __s32 current_tid(struct task_struct *current)
+{
+#ifdef TYPED
+	if (HAS_TASK_BTF)
+		return current->pid;
+#endif
+	return (__s32)bpf_get_current_pid_tgid();
+}
+
+/* Fills in everything but comm. */
+static __always_inline void complete_name(struct thread_name *name, struct task_struct *current)
+{
+	struct task_struct *leader = BPF_CORE_READ(current, group_leader);
+
+	name->tid = current_tid(current);
+	name->pid = bpf_get_current_pid_tgid() >> 32;
 	name->cgroup = bpf_get_current_cgroup_id();
-	leader = BPF_CORE_READ(task, group_leader);
 	bpf_probe_read_kernel(name->process, sizeof(name->process), __builtin_preserve_access_index(&leader->comm));
 }
 
@@ -127,11 +151,11 @@ static __always_inline bool is_own_process(__s32 pid)
 }
 
 /* bpf_get_current_comm() costs as much as the rest of an entry; a program with types loads the name itself. */
-static __always_inline void current_comm(__u64 comm[2])
+static __always_inline void current_comm(struct task_struct *current, __u64 comm[2])
 {
 #ifdef TYPED
 	if (HAS_TASK_BTF) {
-		const __u64 *name = (const void *)bpf_get_current_task_btf()->comm;
+		const __u64 *name = (const void *)current->comm;
 
 		comm[0] = name[0];
 		comm[1] = name[1];
@@ -142,19 +166,19 @@ static __always_inline void current_comm(__u64 comm[2])
 }
 
 /* The entry of the current thread. Emits its name if it is new; NULL if the ring had no room for that. */
-static __always_inline struct thread_entry *current_thread(__u64 pid_tid)
+static __always_inline struct thread_entry *current_thread(struct task_struct *current, __s32 tid)
 {
-	struct thread_entry *entry = thread_at((__s32)pid_tid);
+	struct thread_entry *entry = thread_at(tid);
 	struct thread_name name;
 
 	if (!entry)
 		return NULL;
-	current_comm(name.comm);
-	if (!is_emitted(entry, (__s32)pid_tid, name.comm)) {
-		complete_name(&name, pid_tid);
+	current_comm(current, name.comm);
+	if (!is_emitted(entry, tid, name.comm)) {
+		complete_name(&name, current);
 		emit_thread(entry, &name, is_own_process(name.pid));
 	}
-	return entry->tid == (__s32)pid_tid ? entry : NULL;
+	return entry->tid == tid ? entry : NULL;
 }
 
 static __always_inline bool is_in_own_cgroup(void)

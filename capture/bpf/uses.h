@@ -151,7 +151,7 @@ static __always_inline void expect_use(struct slot *slot, __u32 slot_index, stru
 
 static __always_inline void emit_use(const struct page_note *note, __u64 now_ns)
 {
-	struct issuer user = current_issuer();
+	struct issuer user = current_issuer(current_task());
 	struct use_record *record;
 
 	if (config.own_only && !(user.flags & FLAG_OWN))

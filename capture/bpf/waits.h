@@ -25,7 +25,7 @@ struct completion_note {
 	__u64 submit_ns;
 	__u64 complete_ns; /* 0: none */
 	__u64 task; /* running, or interrupted */
-	__u64 stack;
+	__u64 stack; /* from the task */
 };
 
 struct {
@@ -36,22 +36,20 @@ struct {
 } completing SEC(".maps");
 
 /*
- * An address on the stack in use, where the program's arguments are. Interrupts
- * have a stack of their own, so that it differs between a thread and an
- * interrupt. (The preemption count would do, but programs cannot read it on
- * every kernel.) 0 before 5.11, where only the time distinguishes them.
+ * Where the stack in use is, from the current thread: there are the program's
+ * arguments. Interrupts have a stack of their own, so that it differs between a
+ * thread and an interrupt. (The preemption count would do, but programs cannot
+ * read it on every kernel.) 0 before 5.11, where only the time distinguishes them.
  */
-static __always_inline __u64 stack_in_use(const __u64 *args, __u64 current)
+static __always_inline __u64 stack_in_use(const __u64 *args, struct task_struct *current)
 {
 	__u64 address = (__u64)args;
-	struct task_struct *task;
 
 	if (!HAS_TASK_BTF)
 		return 0;
-	/* The verifier allows no address as a number, but a distance. */
-	task = bpf_get_current_task_btf();
-	asm volatile("%0 -= %1" : "+r"(address) : "r"(task));
-	return address + current;
+	/* The verifier allows no calculation with an address, but a distance. */
+	asm volatile("%0 -= %1" : "+r"(address) : "r"(current));
+	return address;
 }
 
 static __always_inline bool is_same_stack(__u64 one, __u64 other)
@@ -100,6 +98,7 @@ static __always_inline struct completion_note *own_note(void)
 static __always_inline void note_completion(const struct slot *slot, __u64 complete_ns, const __u64 *args)
 {
 	struct completion_note *note = own_note();
+	struct task_struct *current = current_task();
 
 	if (slot->waited_for) {
 		/* A fast drive completes before the thread sleeps, so that no wake-up follows. */
@@ -114,8 +113,8 @@ static __always_inline void note_completion(const struct slot *slot, __u64 compl
 		return;
 	note->submit_ns = slot->submit_ns;
 	note->complete_ns = complete_ns;
-	note->task = bpf_get_current_task();
-	note->stack = stack_in_use(args, note->task);
+	note->task = (__u64)current;
+	note->stack = stack_in_use(args, current);
 }
 
 /* Something else completed: the thread that is woken next waited for that. */
@@ -128,16 +127,15 @@ static __always_inline void forget_completion(void)
 }
 
 /* The completion that causes the present event, on its stack; NULL: none. woken: the thread of a wake-up, or NULL. */
-static __always_inline const struct completion_note *completion_at_work(const __u64 *args,
+static __always_inline const struct completion_note *completion_at_work(const __u64 *args, struct task_struct *current,
 									const struct task_struct *woken)
 {
 	struct completion_note *note = own_note();
-	__u64 since_ns, current;
+	__u64 since_ns;
 
 	if (!note || !note->complete_ns)
 		return NULL;
-	current = bpf_get_current_task();
-	if (note->task != current) {
+	if (note->task != (__u64)current) {
 		note->complete_ns = 0;
 		return NULL;
 	}
@@ -154,9 +152,10 @@ static __always_inline const struct completion_note *completion_at_work(const __
 }
 
 /* If so, sets the cause of the thread. */
-static __always_inline bool is_woken_by_completion(const __u64 *args, struct task_struct *woken)
+static __always_inline bool is_woken_by_completion(const __u64 *args, struct task_struct *current,
+						   struct task_struct *woken)
 {
-	const struct completion_note *note = completion_at_work(args, woken);
+	const struct completion_note *note = completion_at_work(args, current, woken);
 	struct thread_entry *entry;
 	__s32 tid;
 

@@ -51,15 +51,16 @@ static __always_inline struct work_entry *work_at(__u64 work)
 
 static __always_inline void on_work_queued(const __u64 *args, __u64 work)
 {
-	const struct completion_note *note = completion_at_work(args, NULL);
-	const struct thread_entry *from = note ? NULL : current_cause();
+	struct task_struct *current = current_task();
+	const struct completion_note *note = completion_at_work(args, current, NULL);
+	const struct thread_entry *from = note ? NULL : current_cause(current);
 	struct work_entry *entry = work_at(work);
 
 	if (!entry)
 		return;
 	if (note) {
 		*entry = (struct work_entry){ work, note->submit_ns, note->complete_ns, 0 };
-	} else if (from && is_caused_by_thread(args)) {
+	} else if (from && is_caused_by_thread(args, current)) {
 		*entry = (struct work_entry){ work, from->woken_submit_ns, from->woken_complete_ns, 1 };
 	} else if (entry->work == work) {
 		entry->work = 0;
@@ -69,7 +70,7 @@ static __always_inline void on_work_queued(const __u64 *args, __u64 work)
 /* In the worker, whose previous cause ends. */
 static __always_inline void on_work_started(__u64 work)
 {
-	__s32 tid = (__s32)bpf_get_current_pid_tgid();
+	__s32 tid = current_tid(current_task());
 	const struct work_entry *entry = work_at(work);
 	struct thread_entry *own = thread_at(tid);
 
