@@ -228,7 +228,8 @@ static __always_inline struct inode *inode_of(struct bio *bio)
 		direct = BPF_CORE_READ(bio, bi_private);
 		return BPF_CORE_READ(direct, iocb, ki_filp, f_inode);
 	}
-	return inode_of_page(bio);
+	/* The program's memory may be a mapped file. */
+	return BPF_CORE_READ(bio, bi_flags) & config.pinned_pages ? NULL : inode_of_page(bio);
 }
 
 /* The cgroup that is charged: for writeback that of the writer, if the kernel accounts for it; else the thread's. */

@@ -138,6 +138,7 @@ enum __attribute__((packed)) rw_hint {
 struct bio {
 	struct block_device *bi_bdev; /* since 5.12 */
 	unsigned int bi_opf;
+	unsigned short bi_flags;
 	unsigned short bi_ioprio;
 	enum rw_hint bi_write_hint; /* since 6.9 */
 	__u8 bi_status;

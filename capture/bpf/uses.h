@@ -106,6 +106,8 @@ static __always_inline bool note_bio(const struct slot *slot, __u32 slot_index, 
 	__u64 mapping, first, last, chunk;
 	__u32 file, bytes = READ(bio, bi_iter.bi_size);
 
+	if (READ(bio, bi_flags) & config.pinned_pages)
+		return false;
 	if (config.end_of_direct_io && (__u64)READ(bio, bi_end_io) == config.end_of_direct_io)
 		return false;
 	if (!bytes || !first_page_of(bio, &mapping, &first))

@@ -74,6 +74,7 @@ struct features {
 	bool bio_is_second;
 	bool dirty_folio; /* since 5.18, a page before */
 	bool page_uses; /* since 6.12: tracepoints of accesses to the page cache */
+	uint32_t pinned_pages; /* the flag of bios with pages of a program (since 6.5); 0: unknown */
 	uint32_t scsi_command_at; /* the offset of a command in the structure of the SCSI driver; 0: unknown */
 	const char *limiter; /* the function that applies the limits of cgroups to a bio; NULL: not attachable */
 };
@@ -126,6 +127,23 @@ static const char *find_limiter(const struct btf *btf)
 	return NULL;
 }
 
+/* The value of a name of an enumeration that has none itself, -1 if there is none. */
+static int value_of(const struct btf *btf, const char *name)
+{
+	__u32 count = btf__type_cnt(btf);
+
+	for (__u32 id = 1; id < count; id++) {
+		const struct btf_type *type = btf__type_by_id(btf, id);
+
+		if (!btf_is_enum(type) || type->name_off)
+			continue;
+		for (__u32 i = 0; i < btf_vlen(type); i++)
+			if (!strcmp(btf__name_by_offset(btf, btf_enum(type)[i].name_off), name))
+				return btf_enum(type)[i].val;
+	}
+	return -1;
+}
+
 /* The offset of an array in a structure; 0 if there is none. */
 static uint32_t offset_in(const struct btf *btf, const char *structure, const char *array)
 {
@@ -157,6 +175,7 @@ static uint32_t find_scsi_command(struct btf *kernel)
 static int probe_features(struct features *features)
 {
 	struct btf *btf = btf__load_vmlinux_btf();
+	int bit;
 
 	if (!btf && report_shortage("cannot read the types of the kernel", errno))
 		return -1;
@@ -169,6 +188,8 @@ static int probe_features(struct features *features)
 	features->dirty_folio = tracepoint_arguments(btf, "writeback_dirty_folio") >= 0;
 	features->page_uses = tracepoint_arguments(btf, "mm_filemap_get_pages") == 3 &&
 			      tracepoint_arguments(btf, "mm_filemap_map_pages") == 3;
+	bit = value_of(btf, "BIO_PAGE_PINNED");
+	features->pinned_pages = bit >= 0 ? 1u << bit : 0;
 	features->scsi_command_at = find_scsi_command(btf);
 	features->limiter = find_limiter(btf);
 	btf__free(btf);
@@ -259,6 +280,7 @@ static int configure(struct programs *programs, const struct programs_options *o
 		.own_only = options->own_only,
 		.uses = options->uses && features->page_uses,
 		.volumes = options->volumes,
+		.pinned_pages = features->pinned_pages,
 		.scsi_command_at = features->scsi_command_at,
 		.wakeup_bytes = options->ring_bytes / 4,
 		.interval_gap_ns = LOST_INTERVAL_GAP_NS,

@@ -109,6 +109,31 @@ def test_direct_reads_have_no_use(blkreel, loop_drive, program, tmp_path):
         assert len(rows) >= 128 and (rows[rows.length_bytes == 65536].used_ns == -1).all()
 
 
+DIRECT_INTO_MAPPED = """
+import mmap, os, sys
+drive, path = sys.argv[1:]
+file = os.open(path, os.O_RDWR | os.O_CREAT)
+os.truncate(file, 65536)
+memory = mmap.mmap(file, 65536)
+os.preadv(os.open(drive, os.O_RDONLY | os.O_DIRECT), [memory], 0)
+os.pread(file, 65536, 0)
+"""
+
+
+@pytest.mark.parametrize("programs", ["tp_btf", "raw_tp"])
+def test_a_direct_read_into_a_mapped_file_is_not_of_that_file(blkreel, loop_drive, tmp_path, programs):
+    """Its pages are in the page cache, but nothing waits there for the drive."""
+    drive = loop_drive(8 * MIB)
+    blkreel("capture", drive, "--files", "--programs", programs, "-o", tmp_path / "t.parquet", "--",
+            sys.executable, "-c", DIRECT_INTO_MAPPED, drive, tmp_path / "mapped")
+    rows = open_trace(tmp_path / "t.parquet").table().to_pandas()
+    if "used_ns" not in rows:
+        pytest.skip("needs a kernel with the tracepoints of filemap (6.12)")
+    read = rows[rows.offset_bytes < 65536]
+    assert read.length_bytes.sum() == 65536
+    assert (read.used_ns == -1).all() and not (read.inode > 0).any()
+
+
 @pytest.mark.parametrize("programs", ["tp_btf", "raw_tp"])
 def test_the_verifier_goes_through_few_instructions(started, loop_drive, programs):
     """Each capture waits for it at its start: a million instructions take a second."""
