@@ -164,6 +164,8 @@ class EngineOptions:
     passthrough: send NVMe commands through the character device of each target.
     write_support: of each target, in the same order; a write hint or an atomic write without it is a plain write, and a
     verify or a compare is dropped.
+    turnaround_ns: what the issuing thread needs from the end of an I/O to the next one. In plans with dependencies each
+    completion counts as earlier by it, as far as no row is late for that.
     stop_ns: issue no row later than this after the start; outstanding rows are waited for. simulated: the simulated
     drive of each nil target; its state is loaded before the run and saved after it. One thread issues to simulated
     drives.
@@ -188,6 +190,7 @@ class EngineOptions:
     plain: bool = False
     polled: bool = False
     passthrough: bool = False
+    turnaround_ns: int = 0
     stop_ns: int | None = None
     simulated: tuple[SimulatedDrive, ...] = ()
 
@@ -215,6 +218,8 @@ class EngineOptions:
         words += [f"--may-write={index}" for index, is_written in enumerate(self.written) if is_written]
         if self.cpu is not None:
             words.append(f"--cpu={self.cpu}")
+        if self.turnaround_ns:
+            words.append(f"--turnaround-ns={self.turnaround_ns}")
         if self.stop_ns is not None:
             words.append(f"--stop-ns={self.stop_ns}")
         if self.nil_fail is not None:

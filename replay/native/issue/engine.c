@@ -78,9 +78,7 @@ static bool any_changing(const struct engine *engine)
 static void skip_row(struct lane *lane, struct io *io, int64_t now_ns)
 {
 	io->submit_ns = now_ns;
-	if (lane->plan.dependent)
-		schedule_submitted(&lane->schedule, io->ordinal, now_ns, io->host_delay_ns);
-	lane_completed(lane, io, now_ns, 0);
+	lane_skipped(lane, io);
 }
 
 /* Moves the lane's next row into a slot. A row that its target cannot execute counts as dropped. */

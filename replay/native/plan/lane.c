@@ -7,7 +7,7 @@
 int lane_init(struct lane *lane)
 {
 	lane->queue_was_full_ns = INT64_MIN;
-	return lane->plan.dependent ? schedule_init(&lane->schedule, lane->processors) : 0;
+	return lane->plan.dependent ? schedule_init(&lane->schedule, lane->processors, lane->turnaround_ns) : 0;
 }
 
 /* No row is available: the plan has ended, or is late. */

@@ -17,6 +17,7 @@ struct lane {
 	struct plan plan;
 	struct schedule schedule; /* used if plan.dependent */
 	unsigned processors;      /* that the rows share; 0: as many as they need */
+	int64_t turnaround_ns;    /* of the issuing thread: schedule.h */
 	unsigned depth;
 	unsigned outstanding;
 	bool background;           /* ends when all foreground lanes have ended */
@@ -68,6 +69,14 @@ static inline void lane_completed(struct lane *lane, const struct io *io, int64_
 	lane->outstanding--;
 	if (lane->plan.dependent)
 		schedule_completed(&lane->schedule, io->ordinal, complete_ns, io->host_delay_ns + stall_ns);
+}
+
+/* Instead of both, of a row that is not issued. */
+static inline void lane_skipped(struct lane *lane, const struct io *io)
+{
+	lane->outstanding--;
+	if (lane->plan.dependent)
+		schedule_skipped(&lane->schedule, io->ordinal, io->submit_ns, io->host_delay_ns);
 }
 
 /* Whether no row is left and none will come. */

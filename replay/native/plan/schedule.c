@@ -18,9 +18,11 @@ static struct row_history *history_of(struct schedule *schedule, uint64_t ordina
 	return &schedule->history[ordinal % SCHEDULE_HISTORY];
 }
 
-int schedule_init(struct schedule *schedule, unsigned processors)
+int schedule_init(struct schedule *schedule, unsigned processors, int64_t turnaround_ns)
 {
 	*schedule = (struct schedule){
+		.turnaround_ns = turnaround_ns,
+		.completed_ns = INT64_MIN,
 		.processors = {
 			.count = processors ? processors : UINT_MAX,
 			.heap = alloc_touched(SCHEDULE_AHEAD, sizeof(*schedule->processors.heap)),
@@ -89,6 +91,19 @@ static void delay(struct waiting_row *row, int64_t time_ns)
 	row->undelayed_due_ns += time_ns;
 }
 
+/* It has its deadline. What is not issued happens at that time, even if it is past. */
+static void set_ready(struct schedule *schedule, uint32_t slot)
+{
+	struct waiting_row *row = &schedule->rows[slot];
+
+	if (row->dependent && !(row->row.flags & PLAN_OMITTED) && row->row.due_ns < schedule->completed_ns) {
+		int64_t late_ns = schedule->completed_ns - row->row.due_ns;
+
+		delay(row, late_ns < schedule->turnaround_ns ? late_ns : schedule->turnaround_ns);
+	}
+	slots_push(schedule, schedule->heap, schedule->heap_count++, slot);
+}
+
 /* One dependency of the row was met. */
 static void meet_dependency(struct schedule *schedule, uint32_t slot, int64_t when_ns, int64_t host_delay_ns)
 {
@@ -102,7 +117,7 @@ static void meet_dependency(struct schedule *schedule, uint32_t slot, int64_t wh
 	if (row->dependent && row->delay_cpu_ns)
 		slots_push(schedule, schedule->processors.ready, schedule->processors.ready_count++, slot);
 	else
-		slots_push(schedule, schedule->heap, schedule->heap_count++, slot);
+		set_ready(schedule, slot);
 }
 
 /* ---- processor time ---- */
@@ -157,7 +172,7 @@ static void end_first(struct schedule *schedule, int64_t end_ns)
 		return;
 	}
 	delay(row, end_ns - row->row.due_ns);
-	slots_push(schedule, schedule->heap, schedule->heap_count++, slot);
+	set_ready(schedule, slot);
 }
 
 /* A row computes from a time on, which is past, but may lie before the end of another row that is known already. */
@@ -267,6 +282,18 @@ static void meet_edges(struct schedule *schedule, uint32_t edge, int64_t when_ns
 	}
 }
 
+static void complete(struct schedule *schedule, uint64_t ordinal, int64_t complete_ns, int64_t host_delay_ns)
+{
+	struct row_history *history = history_of(schedule, ordinal);
+
+	history->complete_ns = complete_ns;
+	history->complete_delay_ns = host_delay_ns;
+	meet_edges(schedule, history->first_after, complete_ns, host_delay_ns);
+	while (schedule->oldest_open < schedule->admitted &&
+	       history_of(schedule, schedule->oldest_open)->complete_ns != HISTORY_OPEN)
+		schedule->oldest_open++;
+}
+
 void schedule_submitted(struct schedule *schedule, uint64_t ordinal, int64_t submit_ns, int64_t host_delay_ns)
 {
 	struct row_history *history = history_of(schedule, ordinal);
@@ -278,12 +305,14 @@ void schedule_submitted(struct schedule *schedule, uint64_t ordinal, int64_t sub
 
 void schedule_completed(struct schedule *schedule, uint64_t ordinal, int64_t complete_ns, int64_t host_delay_ns)
 {
-	struct row_history *history = history_of(schedule, ordinal);
+	if (complete_ns > schedule->completed_ns)
+		schedule->completed_ns = complete_ns;
+	complete_ns -= schedule->turnaround_ns;
+	complete(schedule, ordinal, complete_ns > 0 ? complete_ns : 0, host_delay_ns);
+}
 
-	history->complete_ns = complete_ns;
-	history->complete_delay_ns = host_delay_ns;
-	meet_edges(schedule, history->first_after, complete_ns, host_delay_ns);
-	while (schedule->oldest_open < schedule->admitted &&
-	       history_of(schedule, schedule->oldest_open)->complete_ns != HISTORY_OPEN)
-		schedule->oldest_open++;
+void schedule_skipped(struct schedule *schedule, uint64_t ordinal, int64_t at_ns, int64_t host_delay_ns)
+{
+	schedule_submitted(schedule, ordinal, at_ns, host_delay_ns);
+	complete(schedule, ordinal, at_ns, host_delay_ns);
 }

@@ -5,6 +5,9 @@
  * plus its compute time, plus its delay, and then it enters a heap by deadline. Processor time before the compute time
  * and after the delay takes longer while more rows compute than there are processors. The times of rows are stored for
  * twice as many rows as a dependency can reach back. No I/O and no clock here.
+ *
+ * The turnaround is what the issuing thread needs from the end of an I/O at the drive to the next one at the drive. A
+ * program's is part of its delays, so that completions count as earlier by it, as far as a row is not late for that.
  */
 #pragma once
 
@@ -61,12 +64,14 @@ struct schedule {
 	struct processors processors;
 	struct row_history *history;
 	uint32_t *next_edge; /* edge = row * (PLAN_PARENTS + 1) + index of the dependency */
+	int64_t turnaround_ns;
+	int64_t completed_ns; /* the last completion */
 	uint64_t admitted;   /* rows taken from the plan */
 	uint64_t oldest_open; /* the first incomplete row */
 };
 
 /* Allocates and touches all memory. processors: that rows share; 0: as many as they need. Returns 0 or -ENOMEM. */
-int schedule_init(struct schedule *schedule, unsigned processors);
+int schedule_init(struct schedule *schedule, unsigned processors, int64_t turnaround_ns);
 void schedule_deinit(struct schedule *schedule);
 
 /* Whether another row of the plan may be admitted. */
@@ -98,3 +103,5 @@ static inline bool schedule_empty(const struct schedule *schedule)
 /* host_delay_ns: how much earlier it would have been without delays of the host, which rows after it inherit. */
 void schedule_submitted(struct schedule *schedule, uint64_t ordinal, int64_t submit_ns, int64_t host_delay_ns);
 void schedule_completed(struct schedule *schedule, uint64_t ordinal, int64_t complete_ns, int64_t host_delay_ns);
+/* Instead of both, of a row that is not issued. */
+void schedule_skipped(struct schedule *schedule, uint64_t ordinal, int64_t at_ns, int64_t host_delay_ns);

@@ -55,6 +55,7 @@ static const char usage[] =
 	"  --duplicates P    percent of written 4 KiB blocks that are copies of others (0)\n"
 	"  --cpu N           issue from CPU N (the last one; any if no row has a deadline)\n"
 	"  --spin-ns N       spin instead of sleeping for N before a deadline (100000)\n"
+	"  --turnaround-ns N  what the issuing thread needs between dependent rows, which their delays have already (0)\n"
 	"  --realtime        request real-time scheduling\n"
 	"  --max-errors N    end after N consecutive failed rows; 0: never (1000)\n"
 	"  --polled          poll the drive for completions instead of using interrupts\n"
@@ -239,6 +240,7 @@ static bool read_options(struct options *options, int argc, char **argv)
 		NUMBER_OPTION("duplicates", run->payload.duplicates_percent, 0, 100),
 		NUMBER_OPTION("cpu", run->first_cpu, 0, INT16_MAX),
 		NUMBER_OPTION("spin-ns", run->spin_ns, 0, INT64_MAX),
+		NUMBER_OPTION("turnaround-ns", run->turnaround_ns, 0, INT32_MAX),
 		FLAG_OPTION("realtime", run->realtime),
 		NUMBER_OPTION("max-errors", run->max_errors, 0, INT32_MAX),
 		FLAG_OPTION("plain", run->plain),

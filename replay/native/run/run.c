@@ -183,7 +183,8 @@ static void share_lanes(struct run *run)
 			if (options->lanes[i].thread != t)
 				continue;
 			run->lanes[count].depth = options->lanes[i].depth;
-		run->lanes[count].processors = options->lanes[i].processors;
+			run->lanes[count].processors = options->lanes[i].processors;
+			run->lanes[count].turnaround_ns = options->turnaround_ns;
 			run->lanes[count].background = options->lanes[i].background;
 			run->lanes[count].start_ns = options->lanes[i].start_ns;
 			run->lanes[count++].number = i;

@@ -31,6 +31,7 @@ struct run_options {
 	unsigned max_errors;           /* consecutive failures that end the run; 0: none do */
 	struct payload_options payload; /* of all threads together */
 	int64_t spin_ns;               /* before a deadline the thread spins instead of sleeping */
+	int64_t turnaround_ns;         /* of the issuing threads: schedule.h */
 	int64_t stop_ns;               /* after the start; no row is issued later. INT64_MAX: no limit */
 	const struct host_cpus *cpus;
 	int first_cpu; /* of the first thread; -1: the last allowed one */

@@ -12,6 +12,7 @@
 #define TARGETS 2
 #define IN_FLIGHT 4
 #define PROCESSORS 2
+#define TURNAROUND_NS 150
 #define FAR_NS (INT64_MAX / 4)
 #define UNKNOWN (-1)
 
@@ -32,13 +33,14 @@ static struct schedule *empty_schedule(void)
 	static struct schedule schedule;
 
 	if (!schedule.rows)
-		REQUIRE(!schedule_init(&schedule, PROCESSORS));
+		REQUIRE(!schedule_init(&schedule, PROCESSORS, TURNAROUND_NS));
 	for (uint32_t i = 0; i < SCHEDULE_AHEAD; i++)
 		schedule.free_rows[i] = SCHEDULE_AHEAD - 1 - i;
 	schedule.free_count = SCHEDULE_AHEAD;
 	schedule.heap_count = schedule.processors.heap_count = schedule.processors.ready_count = 0;
 	schedule.processors.at_ns = 0;
 	schedule.processors.given_ns = 0;
+	schedule.completed_ns = INT64_MIN;
 	schedule.admitted = schedule.oldest_open = 0;
 	return &schedule;
 }

@@ -146,6 +146,19 @@ def test_a_processor_for_each_thread_makes_none_wait(a_plan, run_lanes):
     assert ends == {0: [MS, MS], 1: [2 * MS, 2 * MS], 2: [MS, MS]}
 
 
+def test_a_completion_counts_as_earlier_by_the_turnaround(a_plan, issue):
+    """As far as no row is late for that. Row 5 is a use, which may be past; rows 6 and 7 compute after it."""
+    plan = dependent(a_plan(np.arange(8) * 4096, due_ns=0, flags=np.where(np.arange(8) == 5, OMITTED, 0)),
+                     after_1=[0, 1, 2, 3, 4, 5, 0, 0], delay_ns=[0, 0, 5000, 20_000, 50_000, 0, 0, 0],
+                     behind=[0] * 6 + [1, 2], compute_ns=[0] * 6 + [5000, 50_000])
+    _, records = issue(plan, nil_bytes=GIB, turnaround_ns=20_000,
+                       simulated=(parse("nil:1GiB,read_latency=100us,clock=virtual"),))
+    rows = in_plan_order(records)
+    after_ns = rows["submit_ns"][1:] - rows["complete_ns"][0]
+    assert after_ns.tolist() == [0, 0, 0, 30_000, 0, 30_000]
+    assert (rows["due_ns"] == rows["submit_ns"]).all() and (rows["host_delay_ns"] == 0).all()
+
+
 def test_rows_in_number_beyond_what_is_known_ahead(a_plan, issue):
     """More rows than are known ahead wait behind one: they come all the same, in bounded memory."""
     count = 5 * BLOCK_ROWS
