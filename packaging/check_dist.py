@@ -63,7 +63,7 @@ def check_wheel(wheel: Path, directory: Path) -> None:
     names = zipfile.ZipFile(wheel).namelist()
     check(any(name.endswith("/LICENSE") for name in names), "the wheel has the license")
     for name in ("capture/blkreel-capture", "replay/engine/blkreel-replay", "replay/emulated/blkreel-emulate",
-                 "analysis/report/html/vega.js"):
+                 "replay/run/blkreel-turnaround", "analysis/report/html/vega.js"):
         check(f"blkreel/{name}" in names, f"the wheel has {name}")
     run(sys.executable, "-m", "venv", directory / "venv", cwd=directory)
     run(directory / "venv/bin/pip", "install", "--quiet", "--disable-pip-version-check",

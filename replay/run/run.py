@@ -62,6 +62,7 @@ from .directory import LATENCY_LOG, RunDirectory
 from .drive import RunDrive
 from .environment import environment, uses_page_cache
 from .records import IoChecksum, PrefixChecksum, RunRecords, foreground_of
+from .turnaround import turnaround_ns
 from .zero_latency import zero_latency
 
 _NOTE_EVERY_S = 2.0
@@ -144,6 +145,7 @@ class _Run:
         self._totals: EngineTotals = {}
         self._planned_counts = PlannedCounts()
         self._start_ns: int | None = None
+        self._turnaround_ns: int | None = None
         self._zero_latency: dict[str, Any] | None = None
         self._compute_curve: list[dict[str, Any]] | None = None
         self._phases: list[PhaseTimes] = []
@@ -271,6 +273,8 @@ class _Run:
     def _issue(self, claims: list[Claim], support: list[WriteSupport]) -> None:
         plan = self.plan
         total = max(plan.duration_ns / 1e9, 1e-3) if plan.duration_ns is not None else plan.total_ios
+        if any(pace.dependent for pace in plan.paces):
+            self._turnaround_ns = turnaround_ns(plan.targets, self.options.passthrough, self.options.engine)
         lanes = [self._checksummed(lane) for lane in plan.lanes(self._planned_counts)]
         # Real-time priority only for a plan with deadlines: at a fixed depth the thread never sleeps, and would starve
         # the kernel's threads on its CPU.
@@ -278,6 +282,7 @@ class _Run:
                                 depth=lanes[0].depth, seed=self.options.seed,
                                 realtime=not any(pace.saturating for pace in plan.paces), stop_ns=plan.stop_ns,
                                 may_write=[drive.changes_drive for drive in plan.drives],
+                                turnaround_ns=self._turnaround_ns or 0,
                                 payload=self.options.payload, polled=self.options.polled,
                                 passthrough=self.options.passthrough)
         noted_at, elapsed_ns = time.monotonic(), 0
@@ -384,7 +389,7 @@ class _Run:
             "drive": first.describe(),
             "drives": [drive.account() for drive in self._drives] if len(self._drives) > 1 else None,
             "source": self._source,
-            "pace": plan.pace_account(self._planned_counts),
+            "pace": {**plan.pace_account(self._planned_counts), "turnaround_ns": self._turnaround_ns},
             "without": list(plan.without),
             "idle": plan.idle_account(),
             "map": first.map(),

@@ -1,10 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
-#include <linux/bpf.h>
-#include <linux/version.h>
-#include <stdbool.h>
-
-#include <bpf/bpf_core_read.h>
-#include <bpf/bpf_helpers.h>
+#include "turnaround/request_device.h"
 
 #include "codes.h"
 #include "issue_times.h"
@@ -15,31 +10,6 @@
 
 char LICENSE[] SEC("license") = "GPL";
 
-/* The fields that are read; the loader finds each by name in the running kernel. */
-#pragma clang attribute push(__attribute__((preserve_access_index)), apply_to = record)
-struct gendisk {
-	int major;
-	int first_minor;
-};
-
-struct request_queue {
-	struct gendisk *disk; /* since 5.17 */
-};
-
-struct request {
-	struct request_queue *q;
-	unsigned int cmd_flags;
-	unsigned int __data_len;
-	__u64 __sector;
-};
-
-struct request___rq_disk {
-	struct gendisk *rq_disk; /* to 5.16 */
-};
-#pragma clang attribute pop
-
-extern int LINUX_KERNEL_VERSION __kconfig;
-
 /* Some hundred I/Os more than a device has in flight; the server takes them with each request. */
 struct {
 	__uint(type, BPF_MAP_TYPE_RINGBUF);
@@ -48,14 +18,6 @@ struct {
 
 /* major << 20 | minor, of user space; 0: no device yet. */
 __u32 device;
-
-static __always_inline __u32 device_of(struct request *rq)
-{
-	struct gendisk *disk = bpf_core_field_exists(struct request_queue, disk) ?
-		BPF_CORE_READ(rq, q, disk) : BPF_CORE_READ((struct request___rq_disk *)rq, rq_disk);
-
-	return disk ? (__u32)BPF_CORE_READ(disk, major) << 20 | (__u32)BPF_CORE_READ(disk, first_minor) : 0;
-}
 
 static __always_inline void note(struct request *rq, bool is_complete)
 {
@@ -81,8 +43,7 @@ static __always_inline void note(struct request *rq, bool is_complete)
 SEC("raw_tp/block_rq_issue")
 int note_issue(struct bpf_raw_tracepoint_args *args)
 {
-	/* Before 5.11 the queue was first. */
-	note((struct request *)args->args[LINUX_KERNEL_VERSION < KERNEL_VERSION(5, 11, 0)], false);
+	note(issued_request(args), false);
 	return 0;
 }
 

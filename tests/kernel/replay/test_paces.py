@@ -1,6 +1,7 @@
 """Paces, lanes and several drives as the records of real drives show them."""
 
 import hashlib
+import signal
 import subprocess
 from pathlib import Path
 
@@ -8,6 +9,9 @@ import numpy as np
 import pytest
 from small_trace import new_trace
 
+from blkreel.replay.drive.target import find_target
+from blkreel.replay.engine.engine import run_engine
+from blkreel.replay.run.turnaround import turnaround_ns
 from blkreel.traces.format.reader import open_trace
 from blkreel.traces.format.schema import FLAGS, OPS, RUN_SCHEMA, TRACE_SCHEMA
 
@@ -60,10 +64,12 @@ def test_a_synchronous_reader_is_as_fast_as_its_drive_and_its_thoughts(make_trac
                        waited_on=np.arange(count) - 1, think_ns=np.where(np.arange(count) > 0, think_ns, 0))
     drive = loop_drive(DRIVE_BYTES)
     account, rows = replay(trace, "--on", drive, "--pace", "dependent")
-    assert (rows["due_ns"].to_numpy()[1:] == complete_ns(rows).to_numpy()[:-1] + think_ns).all()
+    own_ns = account["pace"]["turnaround_ns"] or 0
+    after_ns = rows["due_ns"].to_numpy()[1:] - complete_ns(rows).to_numpy()[:-1]
+    assert (after_ns == think_ns - own_ns).all()
     assert (rows["submit_ns"] >= rows["due_ns"]).all()
     assert ((rows["flags"][1:] & FLAGS["anchored"]) != 0).all()
-    pure_ns = (count - 1) * think_ns + rows["latency_ns"].sum()
+    pure_ns = (count - 1) * (think_ns - own_ns) + rows["latency_ns"].sum()
     late_ns = (rows["submit_ns"] - rows["due_ns"]).sum()
     assert account["wall_ns"] == pure_ns + late_ns - max(0, rows["submit_ns"][0] - rows["due_ns"][0])
     assert account["pace"]["dependencies"] == "observed"
@@ -72,6 +78,25 @@ def test_a_synchronous_reader_is_as_fast_as_its_drive_and_its_thoughts(make_trac
     original, _ = replay(trace, "--on", drive)
     assert original["wall_ns"] >= (count - 2) * 50 * MS
     assert account["wall_ns"] < original["wall_ns"]
+
+
+def test_the_turnaround_is_what_a_capture_sees(started, loop_drive, tmp_path):
+    """By so much longer do the reads take for the engine than at the drive, where a capture sees them."""
+    drive, batches = loop_drive(DRIVE_BYTES), []
+
+    def engine(options, plan, on_rows, on_note):
+        return run_engine(options, plan, lambda rows: (batches.append(rows), on_rows(rows)), on_note)
+
+    capturing = started(drive)
+    own_ns = turnaround_ns([find_target(drive)], False, engine)
+    capturing.send_signal(signal.SIGINT)
+    assert capturing.wait(60) in TRUSTED_OR_LATE
+    if own_ns is None:
+        pytest.skip("the kernel loads no raw_tp program")
+    rows = open_trace(tmp_path / "t.parquet").table().to_pandas()
+    assert len(rows) == 128 and (rows.length_bytes == 4096).all()
+    took_ns = np.concatenate([rows["complete_ns"] - rows["submit_ns"] for rows in batches])
+    assert own_ns == pytest.approx(np.quantile(took_ns - rows.latency_ns, 0.1), rel=0.3, abs=3000)
 
 
 def test_a_stream_at_a_depth_of_its_own_beside_one_in_time(make_trace, replay, loop_drive):
