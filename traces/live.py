@@ -34,14 +34,14 @@ class Counts:
     longest_ns: int = 0
     buckets: np.ndarray = field(default_factory=lambda: np.zeros(BUCKETS, np.int64))
 
-    def add(self, other: "Counts") -> None:
-        self.ops += other.ops
-        self.bytes += other.bytes
-        self.unseen += other.unseen
-        self.errors += other.errors
-        self.latency_ns += other.latency_ns
-        self.longest_ns = max(self.longest_ns, other.longest_ns)
-        self.buckets = self.buckets + other.buckets
+    def add(self, counts: "Counts") -> None:
+        self.ops += counts.ops
+        self.bytes += counts.bytes
+        self.unseen += counts.unseen
+        self.errors += counts.errors
+        self.latency_ns += counts.latency_ns
+        self.longest_ns = max(self.longest_ns, counts.longest_ns)
+        self.buckets = self.buckets + counts.buckets
 
     @property
     def mean_ns(self) -> float | None:
@@ -70,8 +70,8 @@ class Interval:
     """From begin_ns to end_ns of the run's or the capture's clock; each I/O is in exactly one interval.
 
     classes: by (number of the drive, name of the operation). in_flight: per drive at the end of the interval, None if
-    unknown. lost: events since the start, None if unknown. threads: those with the most latency; others: the sum of the
-    rest. lateness: of a replay, in buckets. limits: what the source cannot measure, and why.
+    unknown. lost: events since the start, None if unknown. threads: those with the most latency; other_threads: the
+    sum of the others. lateness: of a replay, in buckets. limits: what the source cannot measure, and why.
     """
 
     begin_ns: int
@@ -80,7 +80,7 @@ class Interval:
     in_flight: list[int | None] = field(default_factory=list)
     lost: int | None = 0
     threads: list[ThreadCounts] = field(default_factory=list)
-    others: ThreadCounts | None = None
+    other_threads: ThreadCounts | None = None
     lateness: np.ndarray | None = None
     latest_ns: int = 0
     limits: str = ""
@@ -116,9 +116,9 @@ def interval_of(note: dict[str, Any]) -> Interval:
         classes[entry["device"], OP_NAMES[entry["op"]]] = Counts(
             entry["ops"], entry["bytes"], entry["unseen"], entry["errors"], entry["latency_ns"], entry["longest_ns"],
             buckets)
-    others = _thread_counts(note["others"])
+    other_threads = _thread_counts(note["others"])
     return Interval(note["begin_ns"], note["end_ns"], classes, note["in_flight"], note["lost"],
-                    [_thread_counts(thread) for thread in note["threads"]], others if others[1] else None)
+                    [_thread_counts(thread) for thread in note["threads"]], other_threads if other_threads[1] else None)
 
 
 def _thread_counts(values: list[int]) -> ThreadCounts:
@@ -143,12 +143,12 @@ class RunCounter:
         kind = rows["target"].astype(np.int64) * len(OPS) + rows["op"]
         kinds = int(kind.max()) + 1
         self._count_errors(kind[rows["status"] != 0])
-        seen = complete_ns >= submit_ns
-        if not seen.all():
-            for code, unseen in enumerate(np.bincount(kind[~seen]).tolist()):
+        has_latency = complete_ns >= submit_ns
+        if not has_latency.all():
+            for code, unseen in enumerate(np.bincount(kind[~has_latency]).tolist()):
                 self._class(code).unseen += unseen
-            kind, length_bytes = kind[seen], length_bytes[seen]
-            latency_ns = complete_ns[seen] - submit_ns[seen]
+            kind, length_bytes = kind[has_latency], length_bytes[has_latency]
+            latency_ns = complete_ns[has_latency] - submit_ns[has_latency]
         else:
             latency_ns = complete_ns - submit_ns
         ops = np.bincount(kind, minlength=kinds).tolist()

@@ -81,8 +81,8 @@ def drive_metrics(interval: Interval, drive: int | None = None) -> DriveMetrics:
 
 
 def _in_flight(counts: Sequence[int | None]) -> int | None:
-    known = [count for count in counts if count is not None]
-    return sum(known) if known and len(known) == len(counts) else None
+    numbers = [count for count in counts if count is not None]
+    return sum(numbers) if numbers and len(numbers) == len(counts) else None
 
 
 def process_metrics(interval: Interval, names: ThreadNames) -> list[ProcessMetrics]:
@@ -92,8 +92,8 @@ def process_metrics(interval: Interval, names: ThreadNames) -> list[ProcessMetri
         pid, _, process = names.get(tid) or (tid, "", _thread_name(tid))
         totals[pid, process] = [total + more for total, more
                                 in zip(totals.get((pid, process), (0, 0, 0, 0)), sums, strict=True)]
-    if interval.others:
-        totals[None, "others"] = interval.others[1:]
+    if interval.other_threads:
+        totals[None, "others"] = interval.other_threads[1:]
     seconds = interval.seconds
     return [{"pid": pid, "process": process, "ops": ops, "iops": _rate(ops, seconds),
              "read_mb_s": _rate(read_bytes, seconds) / 1e6, "write_mb_s": _rate(write_bytes, seconds) / 1e6,

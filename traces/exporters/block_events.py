@@ -80,12 +80,12 @@ class BlockEvents:
         flush = is_op(columns, "flush")
         outside = (columns["length_bytes"] >= 1 << 32) & ~flush
         unaligned = (columns["offset_bytes"] % SECTOR_BYTES != 0) & ~is_op(columns, *WITHOUT_DATA) & ~outside
-        others = self.account.omit_ops(columns, (*ZONE_MANAGEMENT, *CHECKS))
-        empty = (columns["length_bytes"] == 0) & ~flush & ~others
+        unsupported = self.account.omit_ops(columns, (*ZONE_MANAGEMENT, *CHECKS))
+        empty = (columns["length_bytes"] == 0) & ~flush & ~unsupported
         self.account.omit("length_bytes of 4 GiB and more", outside)
         self.account.omit("length_bytes is 0", empty)
         self.account.omit("offset_bytes between sectors", unaligned)
-        mask = ~(outside | unaligned | empty | others)
+        mask = ~(outside | unaligned | empty | unsupported)
         rows = chosen(columns, mask)
         self.account.lose_columns(rows, _EXPRESSED, _EVENT_FLAGS)
         for name in ("write_zeroes", "zone_append"):

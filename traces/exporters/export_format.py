@@ -100,8 +100,8 @@ def device_names(trace: Trace, highest: int) -> list[str]:
     used: set[str] = set()
     devices = trace.metadata.get("devices") or []
     for number in range(max(highest + 1, len(devices))):
-        given = str(devices[number].get("name") or f"device{number}") if number < len(devices) else f"device{number}"
-        name = "_".join(given.split()) or f"device{number}"
+        stored_name = devices[number].get("name") if number < len(devices) else None
+        name = "_".join(str(stored_name or "").split()) or f"device{number}"
         while name in used:
             name = f"{name}.{number}"
         names.append(name)

@@ -67,9 +67,9 @@ class Tracks:
                 continue
             lanes = self._lanes.get((0, tid))
             if lanes is None:
-                known = threads.get(str(tid), {})
-                comm = known.get("comm") or f"thread {tid}"
-                lanes = self._add((0, tid), int(known.get("pid") or tid), known.get("process") or comm, comm, tid)
+                thread = threads.get(str(tid), {})
+                comm = thread.get("comm") or f"thread {tid}"
+                lanes = self._add((0, tid), int(thread.get("pid") or tid), thread.get("process") or comm, comm, tid)
             thread_lanes.append((lanes.group, self._take(lanes, start, end)))
         check_export_state(self.trace, self._stored_bytes + _TRACK_BYTES * len(self._lanes),
                            "threads or I/Os in flight")

@@ -123,8 +123,8 @@ class _Arrows:
 
 
 def _packets(columns: Columns, rows: np.ndarray, on_device: np.ndarray, on_thread: np.ndarray, flows: _Flows,
-             kept: np.ndarray) -> tuple[bytes, int]:
-    """The packets of some rows, and how many. kept: mask of the rows that are written."""
+             mask: np.ndarray) -> tuple[bytes, int]:
+    """The packets of some rows, and how many. mask: the rows that are written."""
     count, has_thread = len(rows), columns["tid"] >= 0
     has_end = columns["latency_ns"] >= 0
     begin_ns, end_ns = columns["submit_ns"], columns["submit_ns"] + columns["latency_ns"].clip(0)
@@ -137,13 +137,13 @@ def _packets(columns: Columns, rows: np.ndarray, on_device: np.ndarray, on_threa
                              ).where(flows.ends))
     home = wire.integers(_TRACK, np.where(has_thread, on_thread, on_device) + _LANES)
     device = wire.integers(_TRACK, on_device + _LANES)
-    again = kept & has_thread
-    parts = [_event(begin_ns, category, _annotations(columns, rows), kind, name, home, arrows).where(kept),
-             _event(end_ns, end, home).where(kept & has_end),
+    again = mask & has_thread
+    parts = [_event(begin_ns, category, _annotations(columns, rows), kind, name, home, arrows).where(mask),
+             _event(end_ns, end, home).where(mask & has_end),
              _event(begin_ns, category, _annotation("row", wire.integers(_INTEGER, rows)), kind, name, device
                     ).where(again),
              _event(end_ns, end, device).where(again & has_end)]
-    number = sum(map(np.count_nonzero, (kept, kept & has_end, again, again & has_end)))
+    number = sum(map(np.count_nonzero, (mask, mask & has_end, again, again & has_end)))
     return wire.joined(*parts).tobytes(), int(number)
 
 
@@ -159,8 +159,8 @@ def _annotations(columns: Columns, rows: np.ndarray) -> wire.Part:
     parts = [_annotation("row", wire.integers(_INTEGER, rows))]
     for name in _COLUMNS:
         values = columns[name]
-        known = values != UNKNOWN[name] if name in UNKNOWN else np.ones(len(values), bool)
-        parts.append(_annotation(name, wire.integers(_INTEGER, values)).where(known))
+        has_value = values != UNKNOWN[name] if name in UNKNOWN else np.ones(len(values), bool)
+        parts.append(_annotation(name, wire.integers(_INTEGER, values)).where(has_value))
     flags, which = np.unique(columns["flags"], return_inverse=True)
     words = ["+".join(name for name, bit in FLAGS.items() if value & bit) for value in flags.tolist()]
     parts.append(_annotation("flags", wire.texts(_STRING, words, which)).where(columns["flags"] != 0))

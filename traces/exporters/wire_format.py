@@ -51,15 +51,15 @@ def joined(*parts: Part) -> Part:
 
 def varints(values: np.ndarray) -> Part:
     """Integers in 7 bits a byte; negative ones are their 64-bit two's complement."""
-    rest = np.ascontiguousarray(values, np.int64).view(np.uint64)
-    width = max(1, -(-int(rest.max(initial=0)).bit_length() // _VARINT_BITS))
-    data, used = np.empty((len(rest), width), np.uint8), np.empty((len(rest), width), bool)
-    goes_on = np.ones(len(rest), bool)
+    bits = np.ascontiguousarray(values, np.int64).view(np.uint64)
+    width = max(1, -(-int(bits.max(initial=0)).bit_length() // _VARINT_BITS))
+    data, used = np.empty((len(bits), width), np.uint8), np.empty((len(bits), width), bool)
+    goes_on = np.ones(len(bits), bool)
     for at in range(width):
         used[:, at] = goes_on
-        low = (rest & np.uint64(0x7F)).astype(np.uint8)
-        rest = rest >> np.uint64(_VARINT_BITS)
-        goes_on = rest > 0
+        low = (bits & np.uint64(0x7F)).astype(np.uint8)
+        bits = bits >> np.uint64(_VARINT_BITS)
+        goes_on = bits > 0
         data[:, at] = low | goes_on.astype(np.uint8) << np.uint8(_VARINT_BITS)
     return Part(data, used)
 

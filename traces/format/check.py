@@ -100,13 +100,13 @@ def wrong_rows(columns: dict[str, np.ndarray], metadata: Metadata, last_submit_n
     yield "think_ns above 2^62", columns["think_ns"] > _LATEST_NS
     devices = metadata.get("devices")
     # Without a table the devices have numbers only; an empty one is that of a trace of one device.
-    known = columns["device"] >= 0
+    in_table = columns["device"] >= 0
     if devices is not None:
-        known &= columns["device"] < max(1, len(devices))
-    yield "device is not in the device table", ~known
+        in_table &= columns["device"] < max(1, len(devices))
+    yield "device is not in the device table", ~in_table
     if devices:
         sizes = np.array([entry.get("size_bytes") or np.iinfo(np.int64).max for entry in devices])
-        size = sizes[np.where(known, columns["device"], 0)]
+        size = sizes[np.where(in_table, columns["device"], 0)]
         # A run of a remapped trace stays inside its own target, which is its device.
         yield "reaches past the end of its device", length_bytes > size - offset_bytes.clip(0)
 
@@ -114,10 +114,10 @@ def wrong_rows(columns: dict[str, np.ndarray], metadata: Metadata, last_submit_n
 def _known_flags(metadata: Metadata) -> int:
     """The bits of the format, and those that the trace names itself."""
     named = metadata.get("flag_names") or {}
-    known = sum(FLAGS.values())
+    bits = sum(FLAGS.values())
     for bit in named:
-        known |= int(bit) & np.iinfo(np.int32).max
-    return known
+        bits |= int(bit) & np.iinfo(np.int32).max
+    return bits
 
 
 def _incompleteness(metadata: Metadata) -> list[str]:

@@ -79,13 +79,14 @@ class Condition:
 
     def of_role(self, role: Role) -> tuple[str, ...]:
         """The values of the inputs of a role."""
-        return tuple(getattr(self, each.name) for each in fields(self) if each.metadata["role"] is role)
+        return tuple(getattr(self, name) for name in input_names(role))
 
     def differing(self, other: Self, role: Role | None = None) -> Iterator[str]:
         """Names of the inputs that differ."""
-        for each in fields(self):
-            if role in (None, each.metadata["role"]) and getattr(self, each.name) != getattr(other, each.name):
-                yield each.name
+        for input_field in fields(self):
+            name = input_field.name
+            if role in (None, input_field.metadata["role"]) and getattr(self, name) != getattr(other, name):
+                yield name
 
     def words(self) -> str:
         """Inputs beside workload, kind and pace, for a table: `device 0; map compact; full; 2 threads`."""
@@ -103,7 +104,7 @@ def _path(run: Mapping[str, Any]) -> str:
 
 
 def input_names(role: Role) -> tuple[str, ...]:
-    return tuple(each.name for each in fields(Condition) if each.metadata["role"] is role)
+    return tuple(input_field.name for input_field in fields(Condition) if input_field.metadata["role"] is role)
 
 
 def said_inputs(results: Mapping[str, Any]) -> dict[str, str]:
@@ -116,13 +117,13 @@ def differences(conditions: Mapping[str, Condition]) -> Iterator[str]:
 
     conditions: by the name of the drive or label.
     """
-    for each in fields(Condition):
+    for input_field in fields(Condition):
         values: dict[str, list[str]] = {}
         for name, condition in conditions.items():
-            values.setdefault(getattr(condition, each.name) or "none", []).append(name)
-        if each.metadata["role"] is Role.SAID and len(values) > 1:
+            values.setdefault(getattr(condition, input_field.name) or "none", []).append(name)
+        if input_field.metadata["role"] is Role.SAID and len(values) > 1:
             texts = ", ".join(f"{value} [{', '.join(names)}]" for value, names in values.items())
-            yield f"{each.name} is not the same: {texts}"
+            yield f"{input_field.name} is not the same: {texts}"
 
 
 def _joined(texts: Sequence[str] | Iterator[str]) -> str:

@@ -55,7 +55,7 @@ class Exposure:
 
     def __add__(self, other: Self) -> Self:
         """Of two runs or drives: sums add up; times are those of the longer reads."""
-        longer = max(self, other, key=lambda each: each.reads_ns)
+        longer = max(self, other, key=lambda exposure: exposure.reads_ns)
         return replace(longer, read_bytes=self.read_bytes + other.read_bytes,
                        met_bytes=self.met_bytes + other.met_bytes,
                        beside_bytes=self.beside_bytes + other.beside_bytes, weighted=self.weighted + other.weighted)

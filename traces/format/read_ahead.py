@@ -36,7 +36,7 @@ class ReadAheadCount:
         self.workload_blocked_unknown_ios += int((unknown & workload).sum())
 
     def __add__(self, other: Self) -> Self:
-        return type(self)(*(getattr(self, each.name) + getattr(other, each.name) for each in fields(self)))
+        return type(self)(*(getattr(self, field.name) + getattr(other, field.name) for field in fields(self)))
 
     def account(self) -> dict[str, int]:
         """Counts of the I/Os that the load time covers: workload I/O, or all I/O if none is marked."""

@@ -59,8 +59,8 @@ class DeviceSurvey:
         self.last_submit_ns = int(io["submit_ns"][-1])
         self.unfinished += int((io["latency_ns"] < 0).sum())
         self.longest_bytes = max(self.longest_bytes, int(io["length_bytes"].max()))
-        both = io["offset_bytes"] | io["length_bytes"]
-        self.unaligned = [count + int(np.count_nonzero(both & (size - 1)))
+        alignment_bits = io["offset_bytes"] | io["length_bytes"]
+        self.unaligned = [count + int(np.count_nonzero(alignment_bits & (size - 1)))
                           for count, size in zip(self.unaligned, BLOCK_SIZES, strict=True)]
         for code in np.flatnonzero(np.bincount(io["op"].astype(np.uint8))):
             # An unknown operation is counted under its number; the replay reports it.

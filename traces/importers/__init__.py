@@ -109,12 +109,12 @@ def files_of(names: list[Path]) -> list[Path]:
     """The named files, or those that begin with a name, as DEVICE.blktrace.0 begins with DEVICE."""
     files: list[Path] = []
     for name in names:
-        found = [name] if name.is_file() else blktrace.files_named(name)
-        if name.is_dir() and not found:
+        matches = [name] if name.is_file() else blktrace.files_named(name)
+        if name.is_dir() and not matches:
             raise UsageError(f"{name} is a directory", f"name its files, for example: blkreel import {name}/* ...")
-        if not found:
+        if not matches:
             raise UsageError(f"no such file: {name}", "name a file, or the common beginning of its files' names")
-        files += [file for file in found if file not in files]
+        files += [file for file in matches if file not in files]
     return files
 
 

@@ -68,10 +68,10 @@ class Account:
 
     def place(self, position: int, text: bytes | str = b"") -> str:
         """`FILE: line 17: text`, the text shortened."""
-        shown = text if isinstance(text, str) else text[:_EXAMPLE_BYTES + 1].decode(errors="replace")
-        if len(shown) > _EXAMPLE_BYTES:
-            shown = shown[:_EXAMPLE_BYTES] + "..."
-        return f"{self.file}: {self.unit} {position:,}" + (f": {shown.strip()}" if shown.strip() else "")
+        excerpt = text if isinstance(text, str) else text[:_EXAMPLE_BYTES + 1].decode(errors="replace")
+        if len(excerpt) > _EXAMPLE_BYTES:
+            excerpt = excerpt[:_EXAMPLE_BYTES] + "..."
+        return f"{self.file}: {self.unit} {position:,}" + (f": {excerpt.strip()}" if excerpt.strip() else "")
 
     def missing(self) -> list[str]:
         """What the recording had and the trace lacks."""

@@ -36,8 +36,8 @@ def recognize(head: bytes) -> bool:
 
 def files_named(name: Path) -> list[Path]:
     """The files of all CPUs of a device."""
-    found = [path for path in name.parent.glob(f"{name.name}.blktrace.*") if _PART.fullmatch(path.name)]
-    return sorted(found, key=lambda path: int(path.name.rpartition(".")[2]))
+    paths = [path for path in name.parent.glob(f"{name.name}.blktrace.*") if _PART.fullmatch(path.name)]
+    return sorted(paths, key=lambda path: int(path.name.rpartition(".")[2]))
 
 
 def import_files(files: list[Path], output: Path, *, force: bool,
@@ -105,15 +105,15 @@ def _device(drive: DriveTotals, files: list[Path]) -> dict[str, Any]:
 
 
 def _missing(end: Totals) -> list[str]:
-    found = []
+    losses = []
     if end["lost"]["total"]:
-        found.append(f"{end['lost']['total']:,} events were lost during the recording")
+        losses.append(f"{end['lost']['total']:,} events were lost during the recording")
     if end["ledger"]["unmatched"]:
-        found.append(f"{end['ledger']['unmatched']:,} I/Os completed whose issue was not seen")
+        losses.append(f"{end['ledger']['unmatched']:,} I/Os completed whose issue was not seen")
     if end["ledger"]["impossible_extents"]:
-        found.append(f"{end['ledger']['impossible_extents']:,} events were left out: their extent ends at 2^63 bytes "
-                     "or later")
-    return found
+        losses.append(f"{end['ledger']['impossible_extents']:,} events were left out: their extent ends at 2^63 bytes "
+                      "or later")
+    return losses
 
 
 def _warnings(files: list[Path], end: Totals) -> list[str]:
@@ -128,12 +128,12 @@ def _warnings(files: list[Path], end: Totals) -> list[str]:
         (stream["cut_bytes"], "bytes at the end of files are an incomplete event: blktrace was killed"),
         (stream["unnumbered"], "files mix sequence numbers of several devices: lost events cannot be counted"),
     ]
-    found = [f"{count:,} {what}" for count, what in counts if count]
+    warnings = [f"{count:,} {what}" for count, what in counts if count]
     named = {file.resolve() for file in files}
     if unnamed := sorted({str(near) for file in files for near in _parts_beside(file)
                           if near.stat().st_size and near.resolve() not in named}):
-        found.append(f"files of the same recording that were not imported: {', '.join(unnamed)}")
-    return found
+        warnings.append(f"files of the same recording that were not imported: {', '.join(unnamed)}")
+    return warnings
 
 
 def _parts_beside(file: Path) -> list[Path]:

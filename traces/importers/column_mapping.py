@@ -67,13 +67,13 @@ class ColumnMapping(SourceFormat):
 
     def __post_init__(self) -> None:
         for part in self.spec.split(","):
-            name, _, rest = part.strip().partition("=")
-            if name not in _FIELDS or not rest:
+            name, _, column_and_unit = part.strip().partition("=")
+            if name not in _FIELDS or not column_and_unit:
                 raise UsageError(f"--columns: {part.strip()!r} is not FIELD=COLUMN",
                                  did_you_mean(name, _FIELDS, f"fields are {', '.join(_FIELDS)}; example: {EXAMPLE}"))
             if name in self._fields:
                 raise UsageError(f"--columns names {name} twice", f"example: {EXAMPLE}")
-            column, _, unit = rest.partition(":")
+            column, _, unit = column_and_unit.partition(":")
             self._fields[name] = self._field(name, column, unit)
         if absent := [name for name in _REQUIRED if name not in self._fields]:
             raise UsageError(f"--columns does not say which column is {' and '.join(absent)}", f"example: {EXAMPLE}")

@@ -140,10 +140,10 @@ class Records:
                              f"name the right format with --format{accept}")
         missing = [name for name in self.options.devices if name.encode() not in self.devices]
         if missing and account.records:
-            others = [name.decode(errors="replace") for name in chain(self._others, self.devices)]
+            names = [name.decode(errors="replace") for name in chain(self._others, self.devices)]
             raise UsageError(f"no I/O of device {missing[0]} in {files[0].name}",
-                             did_you_mean(missing[0], others, f"it has: {', '.join(others[:_NAMES_LISTED])}"
-                                          + (" and more" if len(others) > _NAMES_LISTED else "")))
+                             did_you_mean(missing[0], names, f"it has: {', '.join(names[:_NAMES_LISTED])}"
+                                          + (" and more" if len(names) > _NAMES_LISTED else "")))
         if not account.rows:
             ignored = "; ".join(account.lines(account.ignored, "ignored"))
             raise TraceError(f"{files[0]} holds no I/O" + (f": {ignored}" if ignored else ""),
@@ -249,10 +249,11 @@ class Records:
         for code in used.tolist():
             numbers[code] = self._number(keys[code])
         device = numbers[codes]
-        other = valid & (device < 0)
-        if other.any():
-            self.account.ignore("I/O of another device", int(batch.positions[np.argmax(other)]), count=int(other.sum()))
-            valid &= ~other
+        other_device = valid & (device < 0)
+        if other_device.any():
+            self.account.ignore("I/O of another device", int(batch.positions[np.argmax(other_device)]),
+                                count=int(other_device.sum()))
+            valid &= ~other_device
         return device
 
     def _number(self, name: bytes) -> int:

@@ -212,8 +212,8 @@ class _TarMember:
         """Up to `count` bytes, b"" at the end."""
         data: bytes = b"" if self._ended else self._file.read(count)
         self._ended, was_ended = not data, self._ended
-        if not data and not was_ended and (other := self._next()) is not None:
-            raise TraceError(f"{self._path} is a tar archive of several files, such as {other.name}",
+        if not data and not was_ended and (member := self._next()) is not None:
+            raise TraceError(f"{self._path} is a tar archive of several files, such as {member.name}",
                              f"unpack it, and import the files: tar -xf {self._path}")
         return data
 

@@ -449,9 +449,9 @@ class TextSource(Protocol):
 
 def line_blocks(source: SourceFile | TextSource, account: Account) -> Iterator[bytes]:
     """Blocks of whole lines, each with its line end. A line longer than a block is rejected."""
-    rest, number = b"", 1
-    while data := source.read(BLOCK_BYTES - len(rest) if len(rest) < BLOCK_BYTES else BLOCK_BYTES):
-        data = rest + data
+    tail, number = b"", 1
+    while data := source.read(BLOCK_BYTES - len(tail) if len(tail) < BLOCK_BYTES else BLOCK_BYTES):
+        data = tail + data
         cut = data.rfind(b"\n") + 1
         if not cut and len(data) >= BLOCK_BYTES:
             account.read(1)
@@ -465,8 +465,8 @@ def line_blocks(source: SourceFile | TextSource, account: Account) -> Iterator[b
             block = data[:cut]
             number += count_lines(block)
             yield block
-        rest = data[cut:]
-    if rest:
-        if rest.strip(b"\r\n \t\x1a"):
+        tail = data[cut:]
+    if tail:
+        if tail.strip(b"\r\n \t\x1a"):
             account.warn(f"{source.path}: the last line has no line end: its record may be cut")
-        yield rest + b"\n"
+        yield tail + b"\n"

@@ -28,8 +28,8 @@ class Arrivals:
             self.first_ns = self._last_ns = int(submit_ns[0])
         gaps_ns = np.diff(submit_ns, prepend=self._last_ns)
         classes = np.searchsorted(GAP_BOUNDS_NS, gaps_ns, "right")
-        known = slice(1 if self._first_code < 0 else 0, None)
-        self.gaps.add(classes[known], gaps_ns[known])
+        gap_rows = slice(1 if self._first_code < 0 else 0, None)
+        self.gaps.add(classes[gap_rows], gaps_ns[gap_rows])
         blocks = np.arange(len(gaps_ns)) // RATE_IOS
         mean_ns = np.bincount(blocks, gaps_ns) / np.bincount(blocks)
         rate = (np.searchsorted(GAP_BOUNDS_NS, mean_ns, "right") // 2)[blocks]
@@ -69,9 +69,9 @@ class Arrivals:
 
 
 def _state(code: int) -> State:
-    rest, rate_class = divmod(code, RATE_CLASSES)
-    rest, gap_class = divmod(rest, GAP_CLASSES)
-    return State(OP_NAMES[rest // 2], bool(rest % 2), gap_class, rate_class)
+    code, rate_class = divmod(code, RATE_CLASSES)
+    code, gap_class = divmod(code, GAP_CLASSES)
+    return State(OP_NAMES[code // 2], bool(code % 2), gap_class, rate_class)
 
 
 class _Window:

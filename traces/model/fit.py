@@ -115,10 +115,10 @@ def _rows(trace: Trace, device: int | None, progress: Callable[[int], None]) -> 
 def _sizes(counts: dict[int, int]) -> list[list[int]]:
     """The most common lengths, and the others merged into groups of equal count with their mean length."""
     pairs = sorted(counts.items(), key=lambda pair: -pair[1])
-    exact, rest = pairs[:_EXACT_SIZES], sorted(pairs[_EXACT_SIZES:])
-    if len(rest) <= _MERGED_SIZES:
+    exact, rare = pairs[:_EXACT_SIZES], sorted(pairs[_EXACT_SIZES:])
+    if len(rare) <= _MERGED_SIZES:
         return [list(pair) for pair in sorted(pairs)]
-    lengths, number = np.array([pair[0] for pair in rest]), np.array([pair[1] for pair in rest])
+    lengths, number = np.array([pair[0] for pair in rare]), np.array([pair[1] for pair in rare])
     group = (np.cumsum(number) - number) * _MERGED_SIZES // number.sum()
     totals = np.bincount(group, number, _MERGED_SIZES)
     means = np.bincount(group, number * lengths, _MERGED_SIZES) / np.maximum(totals, 1)

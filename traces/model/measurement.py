@@ -49,9 +49,9 @@ class Measurement:
             self.bytes[code] += int(length_bytes[rows].sum())
             for kind in (False, True):
                 self._count_lengths(OP_NAMES[code], kind, length_bytes[rows & (sequential == kind)])
-        known = latency_ns >= 0
-        length_class = np.searchsorted(LATENCY_LENGTHS_BYTES, length_bytes[known])
-        self.latencies.add(op[known].astype(np.int64) * LENGTH_CLASSES + length_class, latency_ns[known])
+        has_latency = latency_ns >= 0
+        length_class = np.searchsorted(LATENCY_LENGTHS_BYTES, length_bytes[has_latency])
+        self.latencies.add(op[has_latency].astype(np.int64) * LENGTH_CLASSES + length_class, latency_ns[has_latency])
         self._add_depth(submit_ns, latency_ns)
 
     def _count_lengths(self, op: str, sequential: bool, length_bytes: np.ndarray) -> None:
@@ -66,8 +66,8 @@ class Measurement:
 
     def _add_depth(self, submit_ns: np.ndarray, latency_ns: np.ndarray) -> None:
         """Counts the I/Os in flight that each I/O meets, itself included."""
-        known = latency_ns >= 0
-        submit_ns, latency_ns = submit_ns[known], latency_ns[known]
+        has_latency = latency_ns >= 0
+        submit_ns, latency_ns = submit_ns[has_latency], latency_ns[has_latency]
         if not len(submit_ns):
             return
         ends_ns = np.sort(np.concatenate([self._pending_ns, submit_ns + latency_ns]))

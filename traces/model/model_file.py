@@ -126,12 +126,12 @@ def _invalid(model: WorkloadModel) -> str | None:
     """The first value that cannot be played."""
     states = range(len(model.states))
     sizes = [pair for op in model.ops.values() for pair in [*op.sizes_random, *op.sizes_sequential]]
-    regions = [(each, op.region_bytes) for op in model.ops.values() for each in op.regions]
+    regions = [(region, op.region_bytes) for op in model.ops.values() for region in op.regions]
     shares = [share for op in model.ops.values()
               for share in (op.reuse_share, op.reuse_share_continued, op.sequential_again_share, op.reused_again_share)]
-    numbers = [*(value for table in [*model.gaps_ns, *(each for op in model.ops.values() for each in op.latencies_ns)]
+    numbers = [*(value for table in [*model.gaps_ns, *(table for op in model.ops.values() for table in op.latencies_ns)]
                  for value in table),
-               *(value for pair in sizes for value in pair), *(value for each, _ in regions for value in each),
+               *(value for pair in sizes for value in pair), *(value for region, _ in regions for value in region),
                *(value for op in model.ops.values() for counts in [op.open_ends, op.reuse_distances, *op.continued_runs]
                  for value in counts)]
     used = {state.op for state in model.states}
@@ -142,16 +142,16 @@ def _invalid(model: WorkloadModel) -> str | None:
         "gaps_ns": len(model.gaps_ns) == GAP_CLASSES,
         "chain.states": bool(states) and all(_valid_state(state) for state in model.states),
         "chain.first": model.first in states,
-        "chain.transitions": all(len(each) == 3 and each[0] in states and each[1] in states and each[2] > 0
-                                 for each in model.transitions) and bool(model.transitions),
+        "chain.transitions": all(len(edge) == 3 and edge[0] in states and edge[1] in states and edge[2] > 0
+                                 for edge in model.transitions) and bool(model.transitions),
         "chain.last_exits": len(model.last_exits) == len(model.states)
                             and _valid_exits(model),
         "op": used <= set(model.ops) <= set(OPS),
         "op.*.sizes_*": all(len(pair) == 2 for pair in sizes),
-        "op.*.continued_runs": all(not op.continued_runs or [len(each) for each in op.continued_runs]
+        "op.*.continued_runs": all(not op.continued_runs or [len(counts) for counts in op.continued_runs]
                                    == [RUN_CLASSES] * (RUN_CLASSES // RUN_IOS_CLASSES) for op in model.ops.values()),
-        "op.*.regions": all(len(each) == 3 and each[0] * size < model.capacity_bytes and each[2] <= each[1]
-                            for each, size in regions),
+        "op.*.regions": all(len(region) == 3 and region[0] * size < model.capacity_bytes and region[2] <= region[1]
+                            for region, size in regions),
         "op.*.region_bytes": all(0 < op.region_bytes < _LARGEST and _power_of_two(op.region_bytes)
                                  for op in model.ops.values()),
         "op.*.reuse_share, op.*.*_again_share": all(math.isfinite(share) and 0 <= share <= 1 for share in shares),
@@ -163,8 +163,8 @@ def _invalid(model: WorkloadModel) -> str | None:
 
 def _valid_exits(model: WorkloadModel) -> bool:
     """Whether each last exit is one of the transitions, or −1."""
-    known = {(each[0], each[1]) for each in model.transitions if len(each) == 3}
-    return all(end == -1 or (begin, end) in known for begin, end in enumerate(model.last_exits))
+    transitions = {tuple(edge[:2]) for edge in model.transitions if len(edge) == 3}
+    return all(end == -1 or (begin, end) in transitions for begin, end in enumerate(model.last_exits))
 
 
 def _valid_state(state: State) -> bool:

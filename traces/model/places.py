@@ -22,9 +22,9 @@ _GOLDEN = 0.6180339887498949
 # The class of runs of so many I/Os; longer ones are of the last class.
 _RUN_IOS_CLASS = np.searchsorted(RUN_IOS, np.arange(RUN_IOS[-1] + 2)).tolist()
 # Between two classes of runs: their difference in length, then in I/Os.
-_DIFFERENCES = [[abs(one // RUN_IOS_CLASSES - other // RUN_IOS_CLASSES) * RUN_IOS_CLASSES
-                 + abs(one % RUN_IOS_CLASSES - other % RUN_IOS_CLASSES) for other in range(RUN_CLASSES)]
-                for one in range(RUN_CLASSES)]
+_DIFFERENCES = [[abs(wanted // RUN_IOS_CLASSES - candidate // RUN_IOS_CLASSES) * RUN_IOS_CLASSES
+                 + abs(wanted % RUN_IOS_CLASSES - candidate % RUN_IOS_CLASSES) for candidate in range(RUN_CLASSES)]
+                for wanted in range(RUN_CLASSES)]
 
 
 class Places:
@@ -133,8 +133,8 @@ class Places:
             power[own] = indexes(settings.reuse_distances, int(own.sum()), self._random)
         distance = np.exp2(power + self._random.random(len(rows))).astype(np.int64)
         target = np.maximum(past + rows - distance, 0)
-        known = np.maximum.accumulate(np.where(again, np.arange(len(again)), -1))[target]
-        target = np.where(known >= 0, known, target) - past
+        last_again = np.maximum.accumulate(np.where(again, np.arange(len(again)), -1))[target]
+        target = np.where(last_again >= 0, last_again, target) - past
         inside = target >= 0
         batch.parent[rows[inside]] = target[inside]
         batch.base[rows[~inside]] = self._history[target[~inside]]
@@ -195,9 +195,9 @@ class _OpenEnds:
                 at = max(len(ends) - 1 - between, 0)
                 if length_classes[at] * RUN_IOS_CLASSES + _RUN_IOS_CLASS[run_ios[at]] != wanted:
                     differences = _DIFFERENCES[wanted]
-                    at = min(range(len(ends)), key=lambda other: (
-                        differences[length_classes[other] * RUN_IOS_CLASSES + _RUN_IOS_CLASS[run_ios[other]]],
-                        abs(other - at)))
+                    at = min(range(len(ends)), key=lambda index: (
+                        differences[length_classes[index] * RUN_IOS_CLASSES + _RUN_IOS_CLASS[run_ios[index]]],
+                        abs(index - at)))
                 begin = ends.pop(at)
                 ios = min(run_ios.pop(at) + 1, len(_RUN_IOS_CLASS) - 1)
                 del length_classes[at], numbers[at]

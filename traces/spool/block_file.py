@@ -127,11 +127,11 @@ class BlockFile:
         while at < limit:
             self._file.seek(at)
             data = self._file.read(min(_CHUNK_BYTES, limit - at))
-            found = data.find(_MAGIC_BYTES)
-            while found >= 0:
-                if self._block_at(at + found):
-                    return at + found
-                found = data.find(_MAGIC_BYTES, found + 1)
+            offset = data.find(_MAGIC_BYTES)
+            while offset >= 0:
+                if self._block_at(at + offset):
+                    return at + offset
+                offset = data.find(_MAGIC_BYTES, offset + 1)
             if len(data) < _CHUNK_BYTES:
                 return None
             at += len(data) - len(_MAGIC_BYTES) + 1  # the magic may be at the border

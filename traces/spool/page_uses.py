@@ -51,9 +51,9 @@ def _first_uses(submit_ns: np.ndarray, uses: pa.Table) -> dict[str, np.ndarray]:
     order = np.lexsort((used_ns, of_ns))
     first = order[np.unique(of_ns[order], return_index=True)[1]]
     at = np.searchsorted(of_ns[first], submit_ns)
-    known = at < len(first)
-    known[known] = of_ns[first][at[known]] == submit_ns[known]
-    row = first[at[known]]
+    has_use = at < len(first)
+    has_use[has_use] = of_ns[first][at[has_use]] == submit_ns[has_use]
+    row = first[at[has_use]]
     for name in names:
-        result[name][known] = uses[_COLUMNS_OF_USE[name]].to_numpy()[row]
+        result[name][has_use] = uses[_COLUMNS_OF_USE[name]].to_numpy()[row]
     return result

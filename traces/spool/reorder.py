@@ -41,8 +41,8 @@ def in_submit_order(batches: Callable[[], Iterator[pa.RecordBatch]],
             if index < last and (waiting_rows < _SORT_ROWS or horizon_ns == emitted_to_ns):
                 continue
             emitted_to_ns = horizon_ns
-            ready, rest = _split(pa.concat_tables(waiting), horizon_ns)
-            waiting, waiting_rows = [rest], rest.num_rows
+            ready, pending = _split(pa.concat_tables(waiting), horizon_ns)
+            waiting, waiting_rows = [pending], pending.num_rows
             yield from stragglers.merged(_sorted(ready), horizon_ns)
 
 

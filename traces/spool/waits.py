@@ -32,8 +32,8 @@ def with_rows_waited_on(tables: Iterator[pa.Table], directory: Path) -> Iterator
             if not (waited_on >= 0).any():
                 yield table
                 continue
-            seen = np.memmap(file, "i8", "r", shape=(rows, 2))
-            waited_on, think_ns = _resolved(seen, submit_ns, waited_on, think_ns)
+            row_times_ns = np.memmap(file, "i8", "r", shape=(rows, 2))
+            waited_on, think_ns = _resolved(row_times_ns, submit_ns, waited_on, think_ns)
             flags = np.where(waited_on >= 0, flags, flags & ~FLAGS["inherited"])
             for name, column in (("waited_on", waited_on), ("think_ns", think_ns), ("flags", flags)):
                 table = table.set_column(table.schema.get_field_index(name), table.schema.field(name),
@@ -48,18 +48,18 @@ def _write(file: IO[bytes], data: bytes) -> None:
         view = view[file.write(view):]
 
 
-def _resolved(seen: np.ndarray, submit_ns: np.ndarray, waited_on: np.ndarray,
+def _resolved(row_times_ns: np.ndarray, submit_ns: np.ndarray, waited_on: np.ndarray,
               think_ns: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     rows = np.full(len(waited_on), -1, "i8")
     open_rows = np.flatnonzero(waited_on >= 0)
     parent_submit_ns = waited_on[open_rows]
     parent_complete_ns = submit_ns[open_rows] - think_ns[open_rows]
-    candidate = np.searchsorted(seen[:, 0], parent_submit_ns)
+    candidate = np.searchsorted(row_times_ns[:, 0], parent_submit_ns)
     for _ in range(_MOST_TWINS):
-        inside = candidate < len(seen)
+        inside = candidate < len(row_times_ns)
         open_rows, candidate = open_rows[inside], candidate[inside]
         parent_submit_ns, parent_complete_ns = parent_submit_ns[inside], parent_complete_ns[inside]
-        at = seen[candidate]
+        at = row_times_ns[candidate]
         match = (at[:, 0] == parent_submit_ns) & (at[:, 1] == parent_complete_ns)
         rows[open_rows[match]] = candidate[match]
         going_on = ~match & (at[:, 0] == parent_submit_ns)

@@ -178,9 +178,9 @@ class _Collected:
                     self._values.setdefault(name, array("d")).append(value)
                     self._times.setdefault(name, array("q")).append(entry["t"])
             elif "sensor" in entry:
-                known = self._sensors.get(entry["sensor"], {})
+                previous = self._sensors.get(entry["sensor"], {})
                 declared = sensor(entry["unit"], entry["source"], entry["rate_hz"], missing=entry["missing"])
-                self._sensors[entry["sensor"]] = {**declared, "notes": known.get("notes", [])}
+                self._sensors[entry["sensor"]] = {**declared, "notes": previous.get("notes", [])}
             elif "gap" in entry:
                 self._gaps.append((entry["gap"], entry["from"], entry["to"]))
             elif "note" in entry:

@@ -107,10 +107,10 @@ class _Numbering:
         distinct, at = np.unique(values, return_inverse=True)
         named = distinct[distinct > 0]
         place = np.searchsorted(self._values, named)
-        known = np.append(self._values, -1)[place] == named
+        is_new = np.append(self._values, -1)[place] != named
         first = len(self._values) + 1
-        self._numbers = np.insert(self._numbers, place[~known], np.arange(first, first + np.count_nonzero(~known)))
-        self._values = np.insert(self._values, place[~known], named[~known])
+        self._numbers = np.insert(self._numbers, place[is_new], np.arange(first, first + np.count_nonzero(is_new)))
+        self._values = np.insert(self._values, place[is_new], named[is_new])
         new = distinct.copy()
         new[distinct > 0] = self._numbers[np.searchsorted(self._values, named)]
         return new[at]

@@ -26,7 +26,7 @@ def history(sources: Sequence[Trace], command: str, options: Metadata, notes: Se
 
     options: those that were given. notes: what was lost or assumed, as text.
     """
-    steps: list[Any] = next((list(each.metadata["history"]) for each in sources if each.metadata.get("history")), [])
+    steps: list[Any] = next((list(trace.metadata["history"]) for trace in sources if trace.metadata.get("history")), [])
     return {"history": [*steps, {
         "command": command, "writer": WRITER, "options": {key: value for key, value in options.items() if value},
         "sources": [{"name": trace.path.name, "rows": trace.rows, "sha256": trace.footer.identity}

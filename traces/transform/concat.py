@@ -74,11 +74,11 @@ class _Links:
         part: Any = trace.metadata.get("part_of") or {"cut": dict.fromkeys(CUT_COLUMNS, ())}
         self._cut = {name: np.array(part["cut"][name], np.int64) for name in CUT_COLUMNS}
         target = np.full(len(self._cut["row"]), -1, np.int64)
-        for each, base in zip(chain, bases, strict=True):
-            source = each.metadata.get("part_of")
+        for piece, base in zip(chain, bases, strict=True):
+            source = piece.metadata.get("part_of")
             if source:
                 inside = self._cut["waited_on"] - source["first_row"]
-                target = np.where((inside >= 0) & (inside < min(source["rows"], each.rows)), inside + base, target)
+                target = np.where((inside >= 0) & (inside < min(source["rows"], piece.rows)), inside + base, target)
         # A part that was changed may name later rows.
         self._target = np.where(target < bases[-1] + self._cut["row"], target, -1)
 
@@ -133,10 +133,10 @@ def _shift_ns(traces: Sequence[Trace], chain: list[int], shifts_ns: list[int], o
 
 def _rebased_ns(before: Metadata, part: Metadata) -> int:
     """How much more the second of two slices of one trace subtracts from its times than the first."""
-    rebased_ns = [each["part_of"].get("rebased_ns") for each in (before, part)]
+    rebased_ns = [metadata["part_of"].get("rebased_ns") for metadata in (before, part)]
     if None in rebased_ns:
         # Slices of earlier versions move their epoch only, if their source has one.
-        rebased_ns = [each.get("epoch_ns") or 0 for each in (before, part)]
+        rebased_ns = [metadata.get("epoch_ns") or 0 for metadata in (before, part)]
     return int(rebased_ns[1] - rebased_ns[0])
 
 

@@ -114,8 +114,8 @@ class _Source:
         assert self.columns is not None
         count = int(np.searchsorted(self.columns["submit_ns"], until_ns, side="right"))
         taken = {name: values[:count] for name, values in self.columns.items()}
-        rest = {name: values[count:] for name, values in self.columns.items()}
-        self.columns = rest if len(rest["submit_ns"]) else None
+        remainder = {name: values[count:] for name, values in self.columns.items()}
+        self.columns = remainder if len(remainder["submit_ns"]) else None
         self.row += count
         return taken
 

@@ -47,8 +47,8 @@ class RegionPermutation:
         offset_bytes = columns["offset_bytes"].copy()
         for number in np.unique(columns["device"]).tolist():
             here = columns["device"] == number
-            region, rest = np.divmod(offset_bytes[here], self._region_bytes)
-            offset_bytes[here] = self._moved[number][region] * self._region_bytes + rest
+            region, in_region_bytes = np.divmod(offset_bytes[here], self._region_bytes)
+            offset_bytes[here] = self._moved[number][region] * self._region_bytes + in_region_bytes
         return offset_bytes
 
 

@@ -37,7 +37,7 @@ def trace_schema(*schemas: pa.Schema) -> pa.Schema:
     """The columns of a trace, with the optional ones that any of the schemas has; those of a run are left out."""
     schema = TRACE_SCHEMA
     for name in OPTIONAL_COLUMNS:
-        if any(name in each.names for each in schemas):
+        if any(name in input_schema.names for input_schema in schemas):
             schema = schema.append(pa.field(name, COLUMN_TYPES[name], nullable=False))
     return schema
 
@@ -59,6 +59,6 @@ def filled(columns: dict[str, np.ndarray], schema: pa.Schema) -> dict[str, np.nd
 def without_lost_dependencies(waited_on: np.ndarray, think_ns: np.ndarray,
                               flags: np.ndarray) -> dict[str, np.ndarray]:
     """The three columns with no think time, and not `inherited`, where waited_on is −1."""
-    known = waited_on >= 0
-    return {"waited_on": waited_on, "think_ns": np.where(known, think_ns, 0),
-            "flags": np.where(known, flags, flags & ~FLAGS["inherited"])}
+    is_dependent = waited_on >= 0
+    return {"waited_on": waited_on, "think_ns": np.where(is_dependent, think_ns, 0),
+            "flags": np.where(is_dependent, flags, flags & ~FLAGS["inherited"])}

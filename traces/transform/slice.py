@@ -140,12 +140,12 @@ def _tids(trace: Trace, selection: Selection) -> set[int] | None:
     if not selection.processes and not selection.tids:
         return None
     names = {int(tid): {thread.get("comm"), thread.get("process")} for tid, thread in trace.threads.items()}
-    known = {name for each in names.values() for name in each if name}
+    all_names = {name for thread_names in names.values() for name in thread_names if name}
     for process in selection.processes:
-        if process not in known:
+        if process not in all_names:
             raise UsageError(f"{trace.name} has no process or thread named {process!r}",
-                             did_you_mean(process, sorted(known), f"list them: blkreel info {trace.name}"))
-    named = {tid for tid, each in names.items() if each & set(selection.processes)}
+                             did_you_mean(process, sorted(all_names), f"list them: blkreel info {trace.name}"))
+    named = {tid for tid, thread_names in names.items() if thread_names & set(selection.processes)}
     if not selection.processes:
         return set(selection.tids)
     return named & set(selection.tids) if selection.tids else named

@@ -43,14 +43,14 @@ def boot_offset_ns(trace: Trace) -> int | None:
     return pairs[0]["realtime_ns"] - pairs[0]["monotonic_ns"] if pairs else None
 
 
-def same_boot(one: Trace, other: Trace) -> bool:
+def same_boot(first: Trace, second: Trace) -> bool:
     """Whether both were recorded on one machine since one boot, so that clocks, threads and files are the same."""
-    parts = [trace.metadata.get("part_of") for trace in (one, other)]
+    parts = [trace.metadata.get("part_of") for trace in (first, second)]
     if parts[0] and parts[1] and parts[0]["sha256"] == parts[1]["sha256"]:
         return True
-    offsets = [boot_offset_ns(trace) for trace in (one, other)]
-    host = one.metadata.get("host")
-    return (bool(host) and host == other.metadata.get("host") and offsets[0] is not None and offsets[1] is not None
+    offsets = [boot_offset_ns(trace) for trace in (first, second)]
+    host = first.metadata.get("host")
+    return (bool(host) and host == second.metadata.get("host") and offsets[0] is not None and offsets[1] is not None
             and abs(offsets[0] - offsets[1]) < _SAME_BOOT_NS)
 
 
@@ -67,7 +67,7 @@ class Tables:
 
     def add(self, trace: Trace) -> Renumbering:
         """Ids of another boot are moved behind all ids so far. An equal device of the same boot is the same device."""
-        same = next((number for number, each in enumerate(self._traces) if same_boot(each, trace)), None)
+        same = next((number for number, earlier in enumerate(self._traces) if same_boot(earlier, trace)), None)
         add = {name: self._first_free(name) if same is None else self._renumberings[same].add[name]
                for name in _NUMBERED}
         numbers = []
@@ -83,10 +83,10 @@ class Tables:
         for tid, thread in trace.threads.items():
             pid = {"pid": thread["pid"] + add["tid"]} if thread.get("pid") else {}
             self.threads.setdefault(str(int(tid) + add["tid"] if int(tid) > 0 else int(tid)), {**thread, **pid})
-        known = {(file["inode"], file["path"]) for file in self.files}
+        file_keys = {(file["inode"], file["path"]) for file in self.files}
         for file in trace.metadata.get("files") or []:
             file = {**file, "inode": file["inode"] + add["inode"] if file["inode"] > 0 else file["inode"]}
-            if (file["inode"], file["path"]) not in known:
+            if (file["inode"], file["path"]) not in file_keys:
                 self.files.append(file)
         renumbering = Renumbering(add, np.array(numbers, np.int16))
         self._traces.append(trace)
@@ -99,23 +99,23 @@ class Tables:
 
     def metadata(self, shifts_ns: Sequence[int]) -> Metadata:
         """The metadata of all traces. shifts_ns: of the times of each."""
-        each = [carried(trace.metadata) for trace in self._traces]
-        result = {key: value for key, value in each[0].items()
-                  if key not in _MERGED and all(other.get(key) == value for other in each[1:])}
+        first, *further = sources = [carried(trace.metadata) for trace in self._traces]
+        result = {key: value for key, value in first.items()
+                  if key not in _MERGED and all(source.get(key) == value for source in further)}
         for key in _JOINED:
-            values = list(dict.fromkeys(str(other[key]) for other in each if other.get(key)))
+            values = list(dict.fromkeys(str(source[key]) for source in sources if source.get(key)))
             if values:
                 several = "mixed" if key == "capture_layer" else ", ".join(values)
                 result[key] = values[0] if len(values) == 1 else several
         for key in ("epoch_ns", "clock_pairs"):
-            if key in each[0]:
-                result[key] = each[0][key]
+            if key in first:
+                result[key] = first[key]
         result |= {key: value for key, value in (("devices", self.devices), ("threads", self.threads),
                                                  ("files", self.files)) if value}
-        losses = [other.get("lost") for other in each]
+        losses = [source.get("lost") for source in sources]
         if any(losses):
             result["lost"] = _lost(losses, shifts_ns)
-        warnings = dict.fromkeys(text for other in each for text in other.get("import_warnings") or [])
+        warnings = dict.fromkeys(text for source in sources for text in source.get("import_warnings") or [])
         return with_warnings(result, list(warnings))
 
     def _first_free(self, name: str) -> int:

@@ -87,7 +87,7 @@ def test_figures_by_hand():
 
 def test_threads_of_one_process_are_one_line():
     interval = interval_with(threads=[(7, 5, 500, 0, 50), (8, 3, 0, 300, 30), (9, 1, 0, 0, 1)],
-                             others=(-1, 2, 0, 0, 2))
+                             other_threads=(-1, 2, 0, 0, 2))
     lines = process_metrics(interval, {7: (7, "main", "game"), 8: (7, "loader", "game"), 9: (9, "sh", "sh")})
     assert [(line["pid"], line["process"], line["ops"]) for line in lines] == [
         (7, "game", 8), (9, "sh", 1), (None, "others", 2)]
@@ -101,7 +101,7 @@ def test_what_the_helper_tells_is_read():
             "others": [-1, 0, 0, 0, 0], "classes": [writes]}
     interval = interval_of(note)
     assert interval.counts(0, "write").percentile_ns(50, 100) == 10
-    assert interval.others is None and interval.lost == 2
+    assert interval.other_threads is None and interval.lost == 2
     assert drive_metrics(interval)["in_flight"] is None
 
 

@@ -37,10 +37,10 @@ class IoTracer(TextFormat):
             account.ignore("the operation is none or secure_erase", int(rows.positions[np.argmin(io)]),
                            count=int((~io).sum()))
         tid, limit = rows["tid"][io], np.iinfo(np.int32).max
-        known = (tid > 0) & (tid <= limit)
+        has_tid = (tid > 0) & (tid <= limit)
         latency_ns = rows["latency"][io]
         device = pa.DictionaryArray.from_arrays(pa.array(np.zeros(int(io.sum()), np.int32)), _DEVICE)
         return Batch(rows["time"][io] - latency_ns.clip(0, 1 << 61), scaled(rows["sector"][io], _SECTOR_BYTES),
                      rows["size"][io], op[io].astype(np.int8), rows.positions[io], latency_ns=latency_ns,
-                     device=device, tid=np.where(known, tid, -1), pid=rows["pid"][io],
+                     device=device, tid=np.where(has_tid, tid, -1), pid=rows["pid"][io],
                      process=rows["command"].filter(pa.array(io)))

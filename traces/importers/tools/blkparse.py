@@ -127,9 +127,9 @@ def _status(lines: Lines, at: np.ndarray, action: np.ndarray) -> tuple[np.ndarra
     return np.where(has, status, 0), ~has | valid & (value < 1 << 16)
 
 
-def _account_for_others(lines: Lines, others: np.ndarray, account: Account) -> None:
+def _account_for_others(lines: Lines, non_events: np.ndarray, account: Account) -> None:
     """Summary lines are no records; what else is no event is rejected."""
-    for at in np.flatnonzero(others).tolist():
+    for at in np.flatnonzero(non_events).tolist():
         line = lines.line(at)
         if skips := _SKIPS.match(line):
             account.lost_events += grouped_integer(skips[1])

@@ -46,10 +46,10 @@ class Btrecord(SourceFormat):
             raise TraceError(f"{source.path} is not a file of btrecord version {_MAJOR_VERSION}",
                              "name a file DEVICE.replay.CPU that btrecord wrote")
         cpu = _CPU.search(source.path.name)
-        begin, rest, ios = header_bytes, b"", 0
+        begin, tail, ios = header_bytes, b"", 0
         shared_time = False
         while data := source.read(_READ_BYTES):
-            data = rest + data
+            data = tail + data
             words = np.frombuffer(data, "<u8", len(data) // _WORD_BYTES)
             starts, counts, used = _bunches(words, begin, source)
             if counts.sum():
@@ -57,8 +57,8 @@ class Btrecord(SourceFormat):
                 yield _batch(words, starts, counts, begin, int(cpu[1]) if cpu else None)
             ios += int(counts.sum())
             shared_time |= bool((counts > 1).any())
-            begin, rest = begin + used * _WORD_BYTES, data[used * _WORD_BYTES:]
-        if rest:
+            begin, tail = begin + used * _WORD_BYTES, data[used * _WORD_BYTES:]
+        if tail:
             account.read(1)
             account.reject("the file ends inside a bunch", begin)
         if int(header[3]) > ios:  # btrecord may write more I/Os than its header counts

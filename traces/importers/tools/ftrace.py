@@ -194,7 +194,7 @@ def _fields(lines: Lines, at: np.ndarray, name: np.ndarray, cpu_at: np.ndarray, 
 
 def _cpu_field(lines: Lines) -> np.ndarray:
     """The index of the CPU's field, such as [001]; 0 in lines without one."""
-    found = np.zeros(len(lines), np.int64)
+    cpu_field = np.zeros(len(lines), np.int64)
     left = np.flatnonzero(lines.count > 3)
     for index in range(1, _MOST_NAME_FIELDS + 1):
         if not len(left):
@@ -203,9 +203,9 @@ def _cpu_field(lines: Lines) -> np.ndarray:
         bracketed = (lines.byte(starts) == ord("[")) & (lines.byte(ends - 1) == ord("]")) & (ends - starts > 2)
         _, is_number = lines.integers(np.where(bracketed, starts + 1, 0), np.where(bracketed, ends - 1, 0))
         is_cpu = bracketed & is_number | _is_cpu_with_flags(lines, starts, ends, index, left)
-        found[left[is_cpu]] = index
+        cpu_field[left[is_cpu]] = index
         left = left[~is_cpu]
-    return found
+    return cpu_field
 
 
 def _is_cpu_with_flags(lines: Lines, starts: np.ndarray, ends: np.ndarray, index: int, at: np.ndarray) -> np.ndarray:
@@ -242,9 +242,9 @@ def _status(lines: Lines, at: np.ndarray, is_error: np.ndarray) -> tuple[np.ndar
     return np.where(is_error & valid, -value.astype(np.int64), 0), ~is_error | valid
 
 
-def _account_for_others(lines: Lines, others: np.ndarray, account: Account) -> None:
+def _account_for_others(lines: Lines, non_events: np.ndarray, account: Account) -> None:
     """Comments and call chains are no records; what else is no event is rejected."""
-    for at in np.flatnonzero(others).tolist():
+    for at in np.flatnonzero(non_events).tolist():
         line = lines.line(at)
         if lost := _LOST.match(line):
             account.lost_events += grouped_integer(lost[1] or b"1")

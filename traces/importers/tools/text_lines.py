@@ -85,8 +85,8 @@ class Lines:
         return starts, ends
 
     def byte(self, positions: np.ndarray) -> np.ndarray:
-        found: np.ndarray = self.text[positions]
-        return found
+        byte_values: np.ndarray = self.text[positions]
+        return byte_values
 
     def integers(self, starts: np.ndarray, ends: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Unsigned decimal numbers as uint64, and where they are valid: 1 to 20 digits, below 2^64."""
@@ -117,8 +117,8 @@ class Lines:
         """value_of(text) of each field as int64; it is called once per distinct text, in the order of appearance."""
         codes, firsts = self.codes(starts, ends)
         values = [value_of(self.slice(starts[at], ends[at])) for at in firsts.tolist()]
-        found: np.ndarray = np.array(values, np.int64)[codes]
-        return found
+        field_values: np.ndarray = np.array(values, np.int64)[codes]
+        return field_values
 
     def texts(self, starts: np.ndarray, ends: np.ndarray, value_of: Callable[[bytes], bytes] = lambda text: text
               ) -> pa.DictionaryArray:

@@ -64,11 +64,11 @@ def _batch(records: np.ndarray, version: int, positions: np.ndarray, account: Ac
         account.reject(f"a record of another version than {version}", int(positions[np.argmax(other_version)]),
                        count=int(other_version.sum()))
     op = _OP_OF[records["command"] & 0xFF]
-    other = ~other_version & (op == _OTHER_COMMAND)
-    if other.any():
-        account.ignore("SCSI commands other than reads, writes and flushes", int(positions[np.argmax(other)]),
-                       count=int(other.sum()))
-    chosen = ~other_version & ~other
+    other_command = ~other_version & (op == _OTHER_COMMAND)
+    if other_command.any():
+        account.ignore("SCSI commands other than reads, writes and flushes", int(positions[np.argmax(other_command)]),
+                       count=int(other_command.sum()))
+    chosen = ~other_version & ~other_command
     records, op = records[chosen], op[chosen]
     is_flush = op == OPS["flush"]
     return Batch(_scaled(records["time_us"], _US_NS), np.where(is_flush, 0, _scaled(records["block"], _BLOCK_BYTES)),
@@ -87,5 +87,5 @@ def _likeness(head: bytes, version: int) -> float:
     if not count:
         return 0.0
     records = np.frombuffer(head, record, count)
-    known = (records["version"] >> 8 == version) & (records["version"] & 0xFF == 0) & (records["command"] < 256)
-    return float(known.mean())
+    is_record = (records["version"] >> 8 == version) & (records["version"] & 0xFF == 0) & (records["command"] < 256)
+    return float(is_record.mean())

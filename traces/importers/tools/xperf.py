@@ -104,8 +104,8 @@ def _name_of_process(text: bytes) -> bytes:
 def _columns(source: SourceFile) -> dict[int, dict[str, int]]:
     """The position of each column by its title, for each operation."""
     with SourceFile(source.path) as file:
-        _, _, rest = file.read(_HEADER_BYTES).partition(_BEGIN)
-    header, end, _ = rest.partition(_END)
+        _, _, tail = file.read(_HEADER_BYTES).partition(_BEGIN)
+    header, end, _ = tail.partition(_END)
     if not end:
         raise TraceError(f"{source.path} has no header from BeginHeader to EndHeader",
                          "write the file again with: xperf -i TRACE.etl -o FILE -a dumper")
