@@ -59,11 +59,12 @@ def did_you_mean(name: str, names: Iterable[str], otherwise: str) -> str:
     """The remedy for an unknown name: `did you mean 'client'?`, or `otherwise` if no name is similar."""
     import difflib  # only a misspelled name needs it
 
-    by_lower = {known.lower(): known for known in names}
+    by_lower = {candidate.lower(): candidate for candidate in names}
     similar = [by_lower[match] for match in difflib.get_close_matches(name.lower(), by_lower, _SUGGESTED,
                                                                         _MIN_SIMILARITY)]
     if len(name) > 2:
-        similar += [known for lower, known in by_lower.items() if name.lower() in lower and known not in similar]
+        similar += [candidate for lower, candidate in by_lower.items()
+                    if name.lower() in lower and candidate not in similar]
     if not similar:
         return otherwise
     return f"did you mean {' or '.join(map(repr, similar[:_SUGGESTED]))}?"

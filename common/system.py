@@ -148,8 +148,8 @@ def unescaped(text: str) -> str:
 
 
 def _parsed(line: str) -> Mount:
-    fields, _, rest = line.partition(" - ")
-    kind, source, options = rest.split(" ", 2)
+    fields, _, filesystem = line.partition(" - ")
+    kind, source, options = filesystem.split(" ", 2)
     pairs = (option.partition("=") for option in options.split(","))
     return Mount(unescaped(fields.split(" ")[4]), kind, unescaped(source),
                  tuple((name, unescaped(value)) for name, _, value in pairs))

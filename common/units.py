@@ -104,11 +104,11 @@ def time_unit(values_ns: Iterable[float | None]) -> tuple[int, str]:
 
     The unit of the largest value, or a smaller one if the median would be below 0.01 of it.
     """
-    known = sorted(abs(value) for value in values_ns if value is not None)
-    if not known:
+    magnitudes_ns = sorted(abs(value) for value in values_ns if value is not None)
+    if not magnitudes_ns:
         return _TIME_UNITS[2]
-    unit = max((candidate for candidate in _TIME_UNITS if known[-1] >= candidate[0]), default=_TIME_UNITS[0])
-    middle = known[(len(known) - 1) // 2]
+    unit = max((candidate for candidate in _TIME_UNITS if magnitudes_ns[-1] >= candidate[0]), default=_TIME_UNITS[0])
+    middle = magnitudes_ns[(len(magnitudes_ns) - 1) // 2]
     while unit[0] > 1 and 0 < middle < unit[0] / 100:
         unit = _TIME_UNITS[_TIME_UNITS.index(unit) - 1]
     return unit

@@ -252,8 +252,12 @@ def _converter_of(kind: Any) -> Callable[[Any], Any]:
 
 def document_of(part: Any) -> dict[str, Any]:
     """The JSON object of a record. Of a field that may be null (OrEmpty), null is what it has by default."""
-    return {each.name: None if get_origin(each.type) is Annotated and (not value or value is each.default)
-            else _json_of(value) for each in fields(part) for value in (getattr(part, each.name),)}
+    document = {}
+    for entry in fields(part):
+        value = getattr(part, entry.name)
+        is_empty = get_origin(entry.type) is Annotated and (not value or value is entry.default)
+        document[entry.name] = None if is_empty else _json_of(value)
+    return document
 
 
 def _json_of(value: Any) -> Any:
