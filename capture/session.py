@@ -341,7 +341,7 @@ class _Session:
             failure = source.error
             if failure is None:
                 if name != "bpf":
-                    reasons = "; ".join(f"{other} cannot run: {why.message}" for other, why in refused.items())
+                    reasons = "; ".join(f"{candidate} cannot run: {why.message}" for candidate, why in refused.items())
                     self.monitor.notice(f"the source is {name}: {reasons or 'as asked for'}")
                 return source
             # A killed helper may be able to run, and a helper that wrote into the spool is.

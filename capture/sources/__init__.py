@@ -45,10 +45,10 @@ def none_can_run(refused: dict[str, BlkreelError]) -> BlkreelError:
 
 def _option_of_bpf_only(options: CaptureOptions) -> str | None:
     """The given option that no other source supports."""
-    given = {"--pid": options.pid is not None, "--cgroup": options.cgroup is not None,
-             "--workload-only": options.own_only, "--files": options.files,
-             "--private": options.private, "--layer volume": options.layer == "volume"}
-    return next((option for option, is_given in given.items() if is_given), None)
+    bpf_options = {"--pid": options.pid is not None, "--cgroup": options.cgroup is not None,
+                   "--workload-only": options.own_only, "--files": options.files,
+                   "--private": options.private, "--layer volume": options.layer == "volume"}
+    return next((option for option, is_given in bpf_options.items() if is_given), None)
 
 
 def start(name: str, drives: list[Drive], options: CaptureOptions, spool: Spool, on_change: Callable[[], None],

@@ -143,8 +143,8 @@ class Bpftrace(DecodedSource):
             self.error = BlkreelError("bpftrace has ended", self._read_errors().strip() or None)
             self.died = True
 
-    def _note_others(self, others: list[bytes]) -> None:
-        for line in others:
+    def _note_others(self, lines: list[bytes]) -> None:
+        for line in lines:
             if lost := _LOST.search(line):
                 self._reported += int(lost[1])
                 self._write(b"CPU:0 [LOST %d EVENTS]\n" % int(lost[1]))

@@ -59,13 +59,13 @@ class EventLines:
         data = self._rest + chunk
         whole = data.rfind(b"\n") + 1
         self._rest = data[whole:]
-        data, others = data[:whole], []
+        data, other_lines = data[:whole], []
         if any(sign in data for sign in _SIGNS_OF_OTHERS):
-            others = [line for line in _OTHER_LINE.findall(data) if line.strip() and not self._is_heartbeat(line)]
+            other_lines = [line for line in _OTHER_LINE.findall(data) if line.strip() and not self._is_heartbeat(line)]
             data = _OTHER_LINE.sub(b"", data)
         if data:
             self._held = np.concatenate([self._held, self._events(data)])
-        return others
+        return other_lines
 
     def ready(self, all_of_it: bool = False) -> bytes:
         """The events that no later line can precede."""
