@@ -52,7 +52,8 @@ class PlanBeside(Plan):
 
     @property
     def trace_plans(self) -> tuple[TracePlan, ...]:
-        return (self.measured, *(each.plan for each in self.backgrounds if isinstance(each, LoopedTrace)))
+        looped = (background for background in self.backgrounds if isinstance(background, LoopedTrace))
+        return (self.measured, *(background.plan for background in looped))
 
     @property
     def start_ns(self) -> int:
@@ -143,8 +144,8 @@ def plan_beside(plan_foreground: PlanForeground, target: Target, specs: Sequence
         raise UsageError(f"{foreground.trace.name} reads nothing: there is nothing to measure beside a background",
                          "name a trace with reads, or omit --background")
     backgrounds = _placed(sources, free, foreground, target, prefill, seed)
-    drive = replace(foreground.drives[0], background_prefill=tuple(each.prefill for each in backgrounds),
-                    background_writes=any(each.writes for each in backgrounds))
+    drive = replace(foreground.drives[0], background_prefill=tuple(background.prefill for background in backgrounds),
+                    background_writes=any(background.writes for background in backgrounds))
     return PlanBeside(foreground, backgrounds, lead_ns, (drive, *foreground.drives[1:]), foreground.pace,
                       foreground.idle, foreground.without)
 

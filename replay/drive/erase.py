@@ -60,17 +60,17 @@ def check(kind: str, target: Target, sys_root: Path = SYS) -> None:
     if not find_program("nvme"):
         raise BlkreelError(f"a {kind} needs nvme-cli, which is not installed", "apt-get install nvme-cli")
     able = _json("id-ctrl", target)
-    others = _other_namespaces(target, sys_root)
+    namespaces = _other_namespaces(target, sys_root)
     if kind == "format":
         if not able.get("oacs", 0) & _OACS_FORMAT:
             raise BlkreelError(f"{target.path} has no format", _WITHOUT)
-        if others and able.get("fna", 0) & (_FNA_FORMATS_ALL | _FNA_ERASES_ALL):
-            raise SafetyError(f"a format of {target.path} would erase {' and '.join(others)}, too", _WITHOUT)
+        if namespaces and able.get("fna", 0) & (_FNA_FORMATS_ALL | _FNA_ERASES_ALL):
+            raise SafetyError(f"a format of {target.path} would erase {' and '.join(namespaces)}, too", _WITHOUT)
     else:
         if not able.get("sanicap", 0) & _SANICAP_BLOCK_ERASE:
             raise BlkreelError(f"{target.path} has no sanitize by block erase", f"try --erase format; or {_WITHOUT}")
-        if others:
-            raise SafetyError(f"a sanitize of {target.path} would erase {' and '.join(others)}, too", _WITHOUT)
+        if namespaces:
+            raise SafetyError(f"a sanitize of {target.path} would erase {' and '.join(namespaces)}, too", _WITHOUT)
 
 
 def format_drive(target: Target, progress: Progress) -> None:
@@ -131,8 +131,8 @@ def _other_namespaces(target: Target, sys_root: Path) -> list[str]:
         listed = _json("list-ns", target, "--all")
     except BlkreelError:
         return names  # a drive without namespace management has only those that it shows
-    known = [entry for entry in listed.get("nsid_list", []) if isinstance(entry, dict) and entry.get("nsid")]
-    hidden = len(known) - 1 - len(names)
+    entries = [entry for entry in listed.get("nsid_list", []) if isinstance(entry, dict) and entry.get("nsid")]
+    hidden = len(entries) - 1 - len(names)
     return [*names, f"{hidden} more that this machine does not show"] if hidden > 0 else names
 
 
@@ -162,8 +162,8 @@ def _run(verb: str, target: Target, *more: str, timeout_s: float = _CALL_TIMEOUT
         raise BlkreelError(f"nvme {verb} {target.path} has not ended after {timeout_s} s",
                            "read the kernel log: dmesg | tail") from None
     if done.returncode:
-        said = (done.stderr or done.stdout).strip().splitlines() or [f"exit code {done.returncode}"]
-        raise BlkreelError(f"nvme {verb} {target.path} failed: {said[-1]}", "read the kernel log: dmesg | tail")
+        lines = (done.stderr or done.stdout).strip().splitlines() or [f"exit code {done.returncode}"]
+        raise BlkreelError(f"nvme {verb} {target.path} failed: {lines[-1]}", "read the kernel log: dmesg | tail")
     _require_same(target, f"nvme {verb} may have gone to what it is now")
     return done.stdout
 

@@ -33,10 +33,10 @@ def count_of(target: Target) -> DiskCount | None:
 def count_of_disk(disk: Path, block_root: Path = SYS / "class/block") -> DiskCount | None:
     """disk: its directory in sysfs. Of an NVMe multipath head the sum of its paths."""
     counts = [read_count(path / "stat") for path in multipath_paths(disk, block_root) or [disk]]
-    known = [count for count in counts if count is not None]
-    if len(known) < len(counts):
+    readable = [count for count in counts if count is not None]
+    if len(readable) < len(counts):
         return None
-    return DiskCount(*(sum(getattr(count, field.name) for count in known) for field in fields(DiskCount)))
+    return DiskCount(*(sum(getattr(count, field.name) for count in readable) for field in fields(DiskCount)))
 
 
 def read_count(path: Path) -> DiskCount | None:
@@ -75,5 +75,5 @@ def counts_commands(target: Target) -> bool:
 
 def sum_or_none(counts: Iterable[int | None]) -> int | None:
     """None if any of them is unknown."""
-    known = list(counts)
-    return None if None in known else sum(count for count in known if count is not None)
+    values = list(counts)
+    return None if None in values else sum(count for count in values if count is not None)

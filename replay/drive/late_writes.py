@@ -99,10 +99,10 @@ def refuse(target: Target) -> None:
     A command that was killed without any keeps the drive for some milliseconds.
     """
     deadline = time.monotonic() + _CLOSE_WAIT_S
-    for each in (target, *_below(target)):
-        while writer := late_writer(each):
+    for layer in (target, *_below(target)):
+        while writer := late_writer(layer):
             if time.monotonic() > deadline:
-                raise SafetyError(f"{each.path} is {words(writer)}", "wait until its writes are done: blkreel drives")
+                raise SafetyError(f"{layer.path} is {words(writer)}", "wait until its writes are done: blkreel drives")
             time.sleep(_POLL_S)
 
 

@@ -29,21 +29,21 @@ def openers_of(paths: Mapping[Identity, str], proc: Path = Path("/proc")) -> tup
     Only this process is left out: it issues nothing through descriptors that it inherited. A program that called it
     and has the drive open can go on using it, so it counts. A process that ends meanwhile is skipped.
     """
-    found, unseen = [], 0
+    openers, unseen = [], 0
     for entry in sorted((entry for entry in proc.iterdir() if entry.name.isdigit()), key=lambda entry: int(entry.name)):
         if int(entry.name) == os.getpid():
             continue
         try:
             use = _descriptor(entry, paths) or _mapping(entry, paths)
             if use:
-                found.append(Opener(int(entry.name), read_kernel_text(entry / "comm"), *use))
+                openers.append(Opener(int(entry.name), read_kernel_text(entry / "comm"), *use))
         except PermissionError:
             # Threads of the kernel have no command line, and no descriptors.
             with suppress(OSError):
                 unseen += bool((entry / "cmdline").read_bytes())
         except OSError:
             continue
-    return found, unseen
+    return openers, unseen
 
 
 def _descriptor(process: Path, paths: Mapping[Identity, str]) -> tuple[str, str] | None:

@@ -26,11 +26,11 @@ from .usage import Kernel, backing_of, refuse_opened, refuse_used, target_of, us
 
 
 def check(target: Target, *, writes: bool, destroy: str | None, argv: list[str], kernel: Kernel | None = None,
-          kept: Sequence[str] = ()) -> list[str]:
+          other_words: Sequence[str] = ()) -> list[str]:
     """Raise SafetyError unless the target is unused and, if it is written, its loss was confirmed.
 
-    destroy: the serial that the user gave. argv: the command line, for the remedy. kept: confirmations of other
-    drives, for the remedy. Returns warnings about checks that were impossible.
+    destroy: the serial that the user gave. argv: the command line, for the remedy. other_words: confirmations
+    of other drives, for the remedy. Returns warnings about checks that were impossible.
     """
     if target.is_nil:
         return []
@@ -58,17 +58,17 @@ def check(target: Target, *, writes: bool, destroy: str | None, argv: list[str],
     if owner is None and destroy is None and is_file and image_file.has_data(target):
         raise SafetyError(f"{target.path} has data, and this overwrites it: it has no holes, as truncate makes them, "
                           "and blkreel has not used it as a drive",
-                          f"to confirm: {confirmed_command(argv, *kept, str(target.path))}")
+                          f"to confirm: {confirmed_command(argv, *other_words, str(target.path))}")
     if owner is None and destroy is not None and not _names(destroy, target):
         raise SafetyError(f"--destroy {destroy!r} does not name {target.path}",
-                          f"leave it out, or give the path: {confirmed_command(argv, *kept, str(target.path))}")
+                          f"leave it out, or give the path: {confirmed_command(argv, *other_words, str(target.path))}")
     if is_file:
         image_file.accept(target)
     if owner and destroy != confirmation(owner):
         wrong = f"--destroy {destroy!r} does not name {owner.path}" if destroy else f"this overwrites {owner.path}"
         about = ", ".join(part for part in (owner.model, format_bytes(owner.size_bytes)) if part)
         raise SafetyError(f"{wrong} ({about}) and all data on it would be lost",
-                          f"to confirm: {confirmed_command(argv, *kept, confirmation(owner))}")
+                          f"to confirm: {confirmed_command(argv, *other_words, confirmation(owner))}")
     return warnings
 
 
@@ -94,10 +94,10 @@ def check_all(targets: list[tuple[Target, bool]], *, destroy: Sequence[str], arg
         named = confirmation(owner) if owner else None
         if writes and owner is None:
             named = next((word for word in destroy if _names(word, target)), None)
-        given = named if named in destroy else (destroy[0] if len(targets) == 1 and destroy else None)
-        others = [word for word in destroy if word != named] if len(targets) > 1 else []
+        own_word = named if named in destroy else (destroy[0] if len(targets) == 1 and destroy else None)
+        other_words = [word for word in destroy if word != named] if len(targets) > 1 else []
         matched |= {word for word in destroy if word == named}
-        warnings += check(target, writes=writes, destroy=given, argv=argv, kernel=kernel, kept=others)
+        warnings += check(target, writes=writes, destroy=own_word, argv=argv, kernel=kernel, other_words=other_words)
     unmatched = [word for word in destroy if word not in matched]
     if unmatched and any(writes for _, writes in targets):
         raise SafetyError(f"--destroy {unmatched[0]!r} names no drive that this overwrites", "leave it out")
@@ -106,14 +106,14 @@ def check_all(targets: list[tuple[Target, bool]], *, destroy: Sequence[str], arg
 
 def check_distinct(targets: dict[int, Target]) -> None:
     """Raise UsageError if two devices of a trace are mapped to one drive: each would disturb the other."""
-    seen: dict[Identity | str, Target] = {}
+    by_identity: dict[Identity | str, Target] = {}
     for target in targets.values():
         # An image and a loop device over it are one drive, and so are partitions of one.
         identity = backing_of(target, Kernel()) or identity_of(target.drive.path) or target.drive.path
-        if identity in seen and not target.is_nil:
-            raise UsageError(f"{target.path} and {seen[identity].path} are one drive",
+        if identity in by_identity and not target.is_nil:
+            raise UsageError(f"{target.path} and {by_identity[identity].path} are one drive",
                              "name a drive of its own for each device: --on 0=DEVICE --on 1=DEVICE")
-        seen[identity] = target
+        by_identity[identity] = target
 
 
 def endangered_drive(target: Target, kernel: Kernel) -> Drive | None:
@@ -140,13 +140,13 @@ def confirmation(drive: Drive) -> str:
 
 def confirmed_command(argv: list[str], *words: str) -> str:
     """The command line with the required `--destroy`."""
-    kept, skip = [], False
+    arguments, skip = [], False
     for word in argv:
         if skip or word.startswith("--destroy"):
             skip = word == "--destroy"
             continue
-        kept.append(word)
-    return shlex.join([*kept, *(part for word in words for part in ("--destroy", word))])
+        arguments.append(word)
+    return shlex.join([*arguments, *(part for word in words for part in ("--destroy", word))])
 
 
 def _check_exclusive(target: Target, argv: list[str]) -> None:

@@ -187,8 +187,8 @@ def _since_words(account: Mapping[str, Any], others_bytes: int | None) -> str:
         amount = "nothing written"
     else:
         amount = ("" if all(run["ended"] for run in runs) else "up to ") + " and ".join(amounts)
-    others = f", and {format_bytes(others_bytes)} by others" if others_bytes else ""
-    return f"{amount} since{others}"
+    by_others = f", and {format_bytes(others_bytes)} by others" if others_bytes else ""
+    return f"{amount} since{by_others}"
 
 
 def ago(seconds: float) -> str:

@@ -134,9 +134,9 @@ def _nodes(disk: Path) -> dict[str, str]:
 
 def _mounts(kernel: Kernel, nodes: Mapping[str, str]) -> Iterator[Use]:
     for line in read_kernel_lines(kernel.mountinfo):
-        fields, _, rest = line.partition(" - ")
+        fields, _, filesystem = line.partition(" - ")
         number, where = fields.split(" ")[2], unescaped(fields.split(" ")[4])
-        source = unescaped(rest.split(" ")[1])
+        source = unescaped(filesystem.split(" ")[1])
         # btrfs gives its mounts a number of their own; there the source names the device.
         name = nodes.get(number) or _named(source, nodes)
         if name:

@@ -211,10 +211,10 @@ class EngineOptions:
                  f"--compressible={self.payload.compressible_percent}",
                  f"--duplicates={self.payload.duplicates_percent}",
                  f"--spin-ns={self.spin_ns}", f"--max-errors={self.max_errors}"]
-        words += [word for word, given in [("--buffered", not self.direct), ("--shared", not self.exclusive),
-                                           ("--realtime", self.realtime), ("--plain", self.plain),
-                                           ("--polled", self.polled),
-                                           ("--passthrough", self.passthrough)] if given]
+        words += [word for word, is_set in [("--buffered", not self.direct), ("--shared", not self.exclusive),
+                                            ("--realtime", self.realtime), ("--plain", self.plain),
+                                            ("--polled", self.polled),
+                                            ("--passthrough", self.passthrough)] if is_set]
         words += [f"--may-write={index}" for index, is_written in enumerate(self.written) if is_written]
         if self.cpu is not None:
             words.append(f"--cpu={self.cpu}")

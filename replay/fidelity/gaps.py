@@ -21,12 +21,12 @@ _SORT_ROWS = 1 << 16
 
 
 class SubmitTimes(NamedTuple):
-    """others: more columns of the same rows."""
+    """other_columns: more columns of the same rows."""
 
     submit_ns: np.ndarray
     due_ns: np.ndarray
     complete_ns: np.ndarray
-    others: tuple[np.ndarray, ...] = ()
+    other_columns: tuple[np.ndarray, ...] = ()
 
 
 class InSubmitOrder:
@@ -42,9 +42,9 @@ class InSubmitOrder:
         self._until_ns = np.iinfo(np.int64).min
 
     def take(self, submit_ns: np.ndarray, due_ns: np.ndarray, complete_ns: np.ndarray,
-             until_ns: int, *others: np.ndarray) -> SubmitTimes | None:
+             until_ns: int, *other_columns: np.ndarray) -> SubmitTimes | None:
         """Rows submitted before until_ns, which no later call precedes; None while there are too few."""
-        self._waiting.append([column.copy() for column in (submit_ns, due_ns, complete_ns, *others)])
+        self._waiting.append([column.copy() for column in (submit_ns, due_ns, complete_ns, *other_columns)])
         self._count += len(submit_ns)
         return self._sorted(until_ns) if self._count >= self._sort_at else None
 
@@ -67,8 +67,8 @@ class InSubmitOrder:
             return None
         self.misplaced += int(np.searchsorted(columns[0][:count], self._until_ns))
         self._until_ns = max(self._until_ns, int(columns[0][count - 1]))
-        submit_ns, due_ns, complete_ns, *others = (column[:count] for column in columns)
-        return SubmitTimes(submit_ns, due_ns, complete_ns, tuple(others))
+        submit_ns, due_ns, complete_ns, *other_columns = (column[:count] for column in columns)
+        return SubmitTimes(submit_ns, due_ns, complete_ns, tuple(other_columns))
 
 
 class Gaps:

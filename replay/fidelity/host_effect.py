@@ -131,7 +131,7 @@ class HostEffect:
     def _add(self, times: SubmitTimes | None) -> None:
         if times is None or not len(times.submit_ns):
             return
-        op, length_bytes, flags, host_delay_ns, stall_ns = times.others
+        op, length_bytes, flags, host_delay_ns, stall_ns = times.other_columns
         submit_ns, complete_ns = times.submit_ns, times.complete_ns
         model = self._fitted(submit_ns, complete_ns - stall_ns, op, length_bytes)
         timed = times.due_ns >= 0
@@ -166,27 +166,27 @@ class HostEffect:
         return self._model
 
     def _effects(self, zero_latency_ns: int | None) -> Sequence[tuple[str, MetricEffect]]:
-        found = []
+        effects = []
         for name, direction in _DIRECTIONS.items():
             if not self._measured.count(direction):
                 continue
             wait = self._effect(lambda of, direction=direction: of.wait_ns(direction))
-            found += [(f"{name}_wait", wait), (f"{name}_throughput", self._inverse(wait)),
-                      (f"{name}_service_time", self._effect(
-                          lambda of, direction=direction: of.service_time_ns(direction)))]
+            effects += [(f"{name}_wait", wait), (f"{name}_throughput", self._inverse(wait)),
+                        (f"{name}_service_time", self._effect(
+                            lambda of, direction=direction: of.service_time_ns(direction)))]
             for response in (False, True):
                 count = self._measured.count(direction, response)
                 for key, (numerator, denominator) in _PERCENTILES.items():
                     if count * (denominator - numerator) < denominator:
                         continue
-                    found.append((f"{name}_{'response_' if response else ''}{key}", self._effect(
+                    effects.append((f"{name}_{'response_' if response else ''}{key}", self._effect(
                         lambda of, arguments=(direction, numerator, denominator, response):
                         of.percentile_ns(*arguments), adds_up=key == "p50")))
         if self._dependent and self._measured.load_time_ns:
-            found.append(("load_time", self._effect(lambda of: of.load_time_ns)))
+            effects.append(("load_time", self._effect(lambda of: of.load_time_ns)))
             if zero_latency_ns is not None:
-                found.append(("added_by_drive", self._effect(lambda of: of.load_time_ns - zero_latency_ns)))
-        return found
+                effects.append(("added_by_drive", self._effect(lambda of: of.load_time_ns - zero_latency_ns)))
+        return effects
 
     def _effect(self, value_ns: Any, adds_up: bool = False) -> MetricEffect:
         difference_ns = value_ns(self._modeled_issued) - value_ns(self._modeled_due)

@@ -23,10 +23,10 @@ class InFlight:
 
     def add(self, start_ns: np.ndarray, end_ns: np.ndarray) -> None:
         """An end before the start means unknown: such an I/O is left out."""
-        known = end_ns >= start_ns
-        if not known.any():
+        has_end = end_ns >= start_ns
+        if not has_end.any():
             return
-        start_ns, end_ns = start_ns[known], end_ns[known]
+        start_ns, end_ns = start_ns[has_end], end_ns[has_end]
         if self._at_ns is None:
             self._at_ns = int(start_ns[0])
         ends_ns = np.concatenate([self._ends_ns, end_ns])

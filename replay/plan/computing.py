@@ -46,20 +46,20 @@ def on_processors(columns: Batch, processors: int, factor: float, history: Histo
     programs' doing: it stays in its delay.
     """
     slept_ns, waiting_ns = (history.between_ns(name, thread_row, number) for name in ("slept_ns", "runnable_ns"))
-    known = (slept_ns >= 0) & (waiting_ns >= 0)
+    has_times = (slept_ns >= 0) & (waiting_ns >= 0)
     blocked_ns = _blocked_ns(columns, history, number, thread_row)
     submit_ns = history.submit_ns(number)
     # A thread that is woken waits for a processor then, so that the waits belong to the end as far as they fit there.
-    after = _part(columns["delay_ns"] - blocked_ns, slept_ns, waiting_ns, known)
-    before = _part(columns["compute_ns"], slept_ns - after.asleep_ns, waiting_ns - after.waiting_ns, known)
+    after = _part(columns["delay_ns"] - blocked_ns, slept_ns, waiting_ns, has_times)
+    before = _part(columns["compute_ns"], slept_ns - after.asleep_ns, waiting_ns - after.waiting_ns, has_times)
     # In the order of the engine: computing, sleep, and after the completion sleep, computing.
-    explained = _explained_ns(before, history.submit_ns(thread_row), after, submit_ns, known, processors)
+    explained = _explained_ns(before, history.submit_ns(thread_row), after, submit_ns, has_times, processors)
     result = dict(columns)
     for name, part, explained_ns in zip(("compute", "delay"), (before, after), explained, strict=True):
         fixed_ns = part.asleep_ns + part.waiting_ns - explained_ns + (blocked_ns if part is after else 0)
-        result[f"{name}_ns"] = np.where(known, fixed_ns, columns[f"{name}_ns"])
-        result[f"{name}_cpu_ns"] = np.where(known, _rounded(part.cpu_ns / factor), 0)
-    return result, known
+        result[f"{name}_ns"] = np.where(has_times, fixed_ns, columns[f"{name}_ns"])
+        result[f"{name}_cpu_ns"] = np.where(has_times, _rounded(part.cpu_ns / factor), 0)
+    return result, has_times
 
 
 def _rounded(time_ns: np.ndarray) -> np.ndarray:
@@ -73,30 +73,30 @@ def _blocked_ns(columns: Batch, history: History, number: np.ndarray, thread_row
     return np.where(blocked_ns == UNKNOWN_NS, 0, np.clip(blocked_ns - before_ns, 0, columns["delay_ns"]))
 
 
-def _part(length_ns: np.ndarray, slept_ns: np.ndarray, waiting_ns: np.ndarray, known: np.ndarray) -> _Part:
+def _part(length_ns: np.ndarray, slept_ns: np.ndarray, waiting_ns: np.ndarray, has_times: np.ndarray) -> _Part:
     """The part of this length, with as much of the waits and the sleep as it has room for."""
-    waiting_ns = np.where(known, np.clip(waiting_ns, 0, length_ns), 0)
-    asleep_ns = np.where(known, np.clip(slept_ns, 0, length_ns - waiting_ns), 0)
-    return _Part(asleep_ns, waiting_ns, np.where(known, length_ns - waiting_ns - asleep_ns, 0))
+    waiting_ns = np.where(has_times, np.clip(waiting_ns, 0, length_ns), 0)
+    asleep_ns = np.where(has_times, np.clip(slept_ns, 0, length_ns - waiting_ns), 0)
+    return _Part(asleep_ns, waiting_ns, np.where(has_times, length_ns - waiting_ns - asleep_ns, 0))
 
 
-def _explained_ns(before: _Part, before_ns: np.ndarray, after: _Part, until_ns: np.ndarray, known: np.ndarray,
+def _explained_ns(before: _Part, before_ns: np.ndarray, after: _Part, until_ns: np.ndarray, has_times: np.ndarray,
                   processors: int) -> np.ndarray:
     """The parts of both waiting_ns in which the threads of these rows shared the processors, by the rule of the engine.
 
     The first begins at before_ns, the second ends at until_ns. As in the engine a row runs only for its computing and
     for what is explained. Rows of other batches of the plan are not counted.
     """
-    waiting_ns, cpu_ns = (np.concatenate([getattr(part, name)[known] for part in (before, after)])
+    waiting_ns, cpu_ns = (np.concatenate([getattr(part, name)[has_times] for part in (before, after)])
                           for name in ("waiting_ns", "cpu_ns"))
-    first, last_ns, count = before_ns[known], until_ns[known], int(known.sum())
-    explained_ns, of_rows = waiting_ns, np.zeros((2, len(known)), np.int64)
+    first, last_ns, count = before_ns[has_times], until_ns[has_times], int(has_times.sum())
+    explained_ns, of_rows = waiting_ns, np.zeros((2, len(has_times)), np.int64)
     # The less is explained, the shorter the rows run beside each other.
     for _ in range(_ROUNDS):
         runs_ns = cpu_ns + explained_ns
         begin_ns = np.concatenate([first, last_ns - runs_ns[count:]])
         explained_ns = np.minimum(waiting_ns, _lost_ns(begin_ns, begin_ns + runs_ns, processors))
-    of_rows[:, known] = explained_ns.reshape(2, -1)
+    of_rows[:, has_times] = explained_ns.reshape(2, -1)
     return of_rows
 
 

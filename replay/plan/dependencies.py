@@ -73,10 +73,10 @@ class ThreadTimes:
     def add(self, history: History, number: np.ndarray, thread_row: np.ndarray) -> None:
         """thread_row: the previous row of the same thread, or NONE."""
         asleep_ns = history.between_ns("slept_ns", thread_row, number)
-        known = (thread_row >= 0) & (asleep_ns != UNKNOWN_NS)
+        has_times = (thread_row >= 0) & (asleep_ns != UNKNOWN_NS)
         elapsed_ns = history.submit_ns(number) - history.submit_ns(thread_row)
         asleep_ns = np.minimum(asleep_ns, elapsed_ns)  # of which idle time may have been removed
-        for which, rows in enumerate((known, known & ((history.kind(number) & WORKLOAD) != 0))):
+        for which, rows in enumerate((has_times, has_times & ((history.kind(number) & WORKLOAD) != 0))):
             self._asleep_ns[which] += asleep_ns[rows].sum()
             self._elapsed_ns[which] += elapsed_ns[rows].sum()
 
@@ -199,12 +199,12 @@ class Observed:
         # The distance of a kernel thread to the workload is set by timers and limits of the kernel, not by computing.
         thread_row = np.where(~is_kernel & ~caused, behind, NONE)
         self.thread_times.add(history, number, thread_row)
-        known = np.zeros(len(number), bool)
+        has_times = np.zeros(len(number), bool)
         if self._processors:
-            columns, known = on_processors(columns, self._processors, self._compute, history, number, thread_row)
+            columns, has_times = on_processors(columns, self._processors, self._compute, history, number, thread_row)
         if self._compute == 1:
             return columns
-        return divided(columns, self._compute, history, number, thread_row, ~is_kernel & ~known)
+        return divided(columns, self._compute, history, number, thread_row, ~is_kernel & ~has_times)
 
     def _besides(self, io: Batch, number: np.ndarray, after: np.ndarray, behind: np.ndarray) -> list[np.ndarray]:
         """Completions that the rows waited for besides `after`. behind: the thread's previous row, or NONE."""

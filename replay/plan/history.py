@@ -60,8 +60,8 @@ class History:
         """The number of a row that completed at each of these times, NONE where no row did."""
         order = np.argsort(self._columns["complete"], kind="stable")
         index = np.minimum(np.searchsorted(self._columns["complete"][order], complete_ns), len(order) - 1)
-        found = self._columns["complete"][order[index]] == complete_ns
-        return np.where(found & (complete_ns >= 0), order[index] + self._first, NONE)
+        matches = self._columns["complete"][order[index]] == complete_ns
+        return np.where(matches & (complete_ns >= 0), order[index] + self._first, NONE)
 
     def submit_ns(self, number: np.ndarray) -> np.ndarray:
         """Any value where the number is NONE."""
@@ -78,8 +78,8 @@ class History:
     def between_ns(self, name: str, earlier: np.ndarray, later: np.ndarray) -> np.ndarray:
         """How much one of THREAD_TIMES grew between two rows of a thread; UNKNOWN_NS if unknown or earlier is NONE."""
         before_ns, until_ns = (self._columns[name][np.maximum(number - self._first, 0)] for number in (earlier, later))
-        known = (earlier >= 0) & (before_ns >= 0) & (until_ns >= before_ns)
-        return np.where(known, until_ns - before_ns, UNKNOWN_NS)
+        valid = (earlier >= 0) & (before_ns >= 0) & (until_ns >= before_ns)
+        return np.where(valid, until_ns - before_ns, UNKNOWN_NS)
 
     def in_reach(self, number: np.ndarray, of: np.ndarray) -> np.ndarray:
         """The numbers, NONE where they are out of reach of the rows `of`."""
@@ -174,9 +174,9 @@ class Outstanding:
                 self._complete_ns[candidate] > asleep_ns[rows])
             distance = number[rows] - self._number[candidate]
             # A distance below 1 is possible at woken_ns itself, with a latency of 0.
-            other = inside & (distance > 0) & (distance <= self._reach) & (self._number[candidate] != waited[rows])
-            result[filled[other], rows[other]] = self._number[candidate[other]]
-            filled += other
+            is_parent = inside & (distance > 0) & (distance <= self._reach) & (self._number[candidate] != waited[rows])
+            result[filled[is_parent], rows[is_parent]] = self._number[candidate[is_parent]]
+            filled += is_parent
             left = inside & (filled < self._limit)
             rows, index, filled = rows[left], index[left] - 1, filled[left]
         return list(result)

@@ -60,11 +60,11 @@ class Inferred:
         unused = np.zeros(len(tid), np.int64)
         number = self._history.add(source_row, submit_ns, latency_ns, unused, unused)
         complete_ns = self._history.complete_ns(number)
-        known = tid >= 0
-        behind = np.where(known, last_before(tid, number, known, self._last), NONE)
+        has_tid = tid >= 0
+        behind = np.where(has_tid, last_before(tid, number, has_tid, self._last), NONE)
         # The first row of a thread has no earlier rows of its own: like rows of unknown threads, it may depend on all.
         after = self._all_threads.parents(number, submit_ns, complete_ns)
-        first = known & (behind < 0)
+        first = has_tid & (behind < 0)
         order = np.argsort(tid, kind="stable")
         threads, starts = np.unique(tid[order], return_index=True)
         if self._file_bytes:
@@ -107,12 +107,12 @@ class _Completions:
 
     def parents(self, number: np.ndarray, submit_ns: np.ndarray, complete_ns: np.ndarray) -> np.ndarray:
         """Shape (max_parents, rows): the parents of the next rows, latest completion first, then NONE."""
-        known = complete_ns != UNKNOWN_NS
-        self._number = np.concatenate([self._number, number[known]])
-        self._submit_ns = np.concatenate([self._submit_ns, submit_ns[known]])
+        has_end = complete_ns != UNKNOWN_NS
+        self._number = np.concatenate([self._number, number[has_end]])
+        self._submit_ns = np.concatenate([self._submit_ns, submit_ns[has_end]])
         # An I/O with a latency of 0 counts as completed right after its submission, or it would precede itself.
         done_ns = np.maximum(complete_ns, submit_ns + 1)
-        self._complete_ns = np.concatenate([self._complete_ns, done_ns[known]])
+        self._complete_ns = np.concatenate([self._complete_ns, done_ns[has_end]])
         self._select(np.argsort(self._complete_ns, kind="stable"))
 
         latest_ns = np.maximum.accumulate(np.concatenate([[self._latest_submit_ns], self._submit_ns]))

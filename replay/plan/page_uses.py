@@ -115,7 +115,7 @@ class ReadAheadWindows:
         index = np.flatnonzero((flags == FLAGS["read_ahead"]) & (io["op"] == OPS["read"]) & (io["tid"] >= 0) &
                                (io["queue_ns"] >= 0))
         inode = io["inode"][index] if "inode" in io else np.zeros(len(index), np.int64)
-        found: dict[int, list[int]] = {}
+        used_rows: dict[int, list[int]] = {}
         for i, row, tid, device, file, submit_ns, queue_ns, offset, length in zip(
                 index.tolist(), source_row[index].tolist(), io["tid"][index].tolist(), io["device"][index].tolist(),
                 inode.tolist(), io["submit_ns"][index].tolist(), io["queue_ns"][index].tolist(),
@@ -127,11 +127,11 @@ class ReadAheadWindows:
             elif state.end_bytes != offset or submit_ns - queue_ns > state.submit_ns:
                 # It entered the queue after the row before it was issued: another window.
                 if state.before and len(state.last) < _COLLECTED_ROWS:
-                    found[i] = state.before
+                    used_rows[i] = state.before
                 state.before, state.last = state.last, []
             state.last.append(row)
             state.end_bytes, state.submit_ns = offset + length, submit_ns
             self._files[tid, device, file] = state  # the last to be dropped
             if len(self._files) > _MAX_FILES:
                 del self._files[next(iter(self._files))]
-        return found
+        return used_rows

@@ -285,11 +285,11 @@ class TracePlan(Plan):
 
         Only for all rows in one lane, at the captured times.
         """
-        known = self.observed and all(name in self.trace.schema.names for name in THREAD_TIMES)
+        has_times = self.observed and all(name in self.trace.schema.names for name in THREAD_TIMES)
         alone = (self.sharding.threads == self.mapping.copies == 1 and not self.stream_paces
                  and self.idle == ALL_IDLE)
         count = self.trace.metadata.get("cpu_count") or 0
-        return count if 0 < count <= _MOST_PROCESSORS and self.pace.dependent and known and alone else 0
+        return count if 0 < count <= _MOST_PROCESSORS and self.pace.dependent and has_times and alone else 0
 
     def pace_account(self, counts: PlannedCounts | None = None) -> dict[str, Any]:
         planned = PlannedCounts() if counts is None else counts

@@ -137,8 +137,8 @@ class Groups:
         self._source = np.concatenate([self._source[-DEPENDENCY_REACH:], source_row])
         self._process = np.concatenate([self._process[-DEPENDENCY_REACH:], process])
         index = np.minimum(np.searchsorted(self._source, waited_on), len(self._source) - 1)
-        known = (waited_on >= 0) & (self._source[index] == waited_on)
-        pairs = np.unique(np.stack([self._process[index[known]], process[known]]), axis=1)
+        in_reach = (waited_on >= 0) & (self._source[index] == waited_on)
+        pairs = np.unique(np.stack([self._process[index[in_reach]], process[in_reach]]), axis=1)
         for waited, waiting in pairs.T.tolist():
             self._join(waited, waiting)
 
@@ -146,8 +146,8 @@ class Groups:
         for process in np.unique(processes).tolist():
             self._join(process, group)
 
-    def _join(self, process: int, other: int) -> None:
-        self._parent[self._root(process)] = self._root(other)
+    def _join(self, process: int, peer: int) -> None:
+        self._parent[self._root(process)] = self._root(peer)
 
     def _root(self, process: int) -> int:
         while self._parent.setdefault(process, process) != process:

@@ -77,9 +77,9 @@ class TraceSurvey:
 
 def device_ios(trace: Trace) -> dict[int, int]:
     """Number of rows by device, in the order of devices."""
-    known = _stored(trace)
-    if known is not None:
-        return {device: survey.total_ios + survey.left_out for device, survey in sorted(known.items())}
+    surveys = _stored(trace)
+    if surveys is not None:
+        return {device: survey.total_ios + survey.left_out for device, survey in sorted(surveys.items())}
     only = trace.only_value("device")
     if only is not None:
         return {only: trace.rows} if trace.rows else {}
@@ -118,28 +118,28 @@ def survey_trace(trace: Trace, devices: Collection[int], idle: IdlePolicy, block
     without I/O, UsageError for one without reads if only they are replayed.
     """
     devices = sorted(set(devices))
-    known = _stored(trace)
+    surveys = _stored(trace)
     removed_ns = 0 if idle.cap_ns is None else _stored_removed_ns(trace, devices, idle)
-    if known is None or removed_ns is None:
-        scan = None if known is not None else SurveyScan(max_memory_bytes=max_memory_bytes(trace.footer.size_bytes))
+    if surveys is None or removed_ns is None:
+        scan = None if surveys is not None else SurveyScan(max_memory_bytes=max_memory_bytes(trace.footer.size_bytes))
         removed_ns = _read(trace, devices, scan, idle, on_rows)
         if scan is not None:
-            trace.cache["survey"] = known = scan.by_device
-            _store(trace, "survey", known)
+            trace.cache["survey"] = surveys = scan.by_device
+            _store(trace, "survey", surveys)
         if idle.cap_ns is not None:
             survey_cache.store(trace, _idle_key(devices, idle), {"removed_ns": removed_ns}, {})
-    assert known is not None
+    assert surveys is not None
     for device in devices:
-        _check_device(trace, known.get(device))
-    first_ns = min(known[device].first_submit_ns for device in devices)
-    last_ns = max(known[device].last_submit_ns for device in devices)
+        _check_device(trace, surveys.get(device))
+    first_ns = min(surveys[device].first_submit_ns for device in devices)
+    last_ns = max(surveys[device].last_submit_ns for device in devices)
     survey = TraceSurvey(first_ns, last_ns, removed_ns, {})
     if reads_only:
-        known = _of_reads(trace, devices, known, on_rows)
+        surveys = _of_reads(trace, devices, surveys, on_rows)
     for device in devices:
         size = (block_bytes or {}).get(device, BLOCK_SIZES[0])
-        rounded = known[device].unaligned[BLOCK_SIZES.index(size)]
-        survey.by_device[device] = Survey(**{**vars(known[device]), "first_submit_ns": first_ns,
+        rounded = surveys[device].unaligned[BLOCK_SIZES.index(size)]
+        survey.by_device[device] = Survey(**{**vars(surveys[device]), "first_submit_ns": first_ns,
                                              "last_submit_ns": last_ns}, device=device, removed_ns=removed_ns,
                                           rounded=rounded)
     return survey

@@ -143,7 +143,7 @@ def _checked(file: io.FileIO) -> Entry | None:
         return None
     head = parse_typed(os.pread(file.fileno(), length, tail_at - length), _Head)
     lengths = head["lengths"].values()
-    if len(_MAGIC) + sum(lengths) + length != tail_at or any(each < 0 for each in lengths):
+    if len(_MAGIC) + sum(lengths) + length != tail_at or min(lengths, default=0) < 0:
         return None
     return Entry(cast(BinaryIO, file), head["facts"], head["lengths"], len(_MAGIC))
 

@@ -148,13 +148,13 @@ def plan_zones(trace: Trace, target: Target, device: int, mapping: Mapping, *, p
                            f"{on_zones}", "replay it on a drive with equal zones, or on one without zones")
     pointer, blocks, resets = zones.pointer_bytes.copy(), BlockSet(), np.empty(0, np.int64)
     if prefill:
-        found = np.minimum(_found_pointers(trace, device, mapping, zones, on_rows), zones.end_bytes)
+        trace_pointer = np.minimum(_found_pointers(trace, device, mapping, zones, on_rows), zones.end_bytes)
         start = zones.start_bytes
-        wrong = np.flatnonzero((found >= 0) & (found != np.where(zones.is_sequential, pointer, start)))
+        wrong = np.flatnonzero((trace_pointer >= 0) & (trace_pointer != np.where(zones.is_sequential, pointer, start)))
         resets = start[wrong][zones.is_sequential[wrong] & (pointer[wrong] > start[wrong])]
-        fills = wrong[found[wrong] > start[wrong]]
-        blocks.add(start[fills], found[fills])
-        pointer[wrong] = np.where(zones.is_sequential[wrong], found[wrong], pointer[wrong])
+        fills = wrong[trace_pointer[wrong] > start[wrong]]
+        blocks.add(start[fills], trace_pointer[fills])
+        pointer[wrong] = np.where(zones.is_sequential[wrong], trace_pointer[wrong], pointer[wrong])
     plan = ZonePlan(zones, pointer, resets)
     pointers = plan.write_pointers()
     if zones.most_active and pointers.active > zones.most_active:

@@ -61,9 +61,9 @@ class ContendedLoad:
     def longest_wait_ns(self) -> float | None:
         """What reads that were submitted without a write in flight took longer than alone, of 9 of 10; None if there
         are too few of them."""
-        waits_ns = [run.latency_ns[met_none & (size == each)] - float(np.median(usual))
+        waits_ns = [run.latency_ns[met_none & (size == group)] - float(np.median(usual))
                     for run in self._runs for size, met_none in [(_size(run), (run.op == READ) & ~run.beside_write)]
-                    for each, usual in _joined([_groups(run) for run in self._alone]).items()]
+                    for group, usual in _joined([_groups(run) for run in self._alone]).items()]
         joined = np.concatenate(waits_ns) if waits_ns else np.empty(0)
         return float(np.quantile(joined, 0.9)) if len(joined) >= _MIN_IOS else None
 
@@ -84,7 +84,7 @@ def _groups(ios: Ios) -> dict[int, np.ndarray]:
     during = (ios.submit_ns >= ios.submit_ns[is_read].min()) & (ios.submit_ns <= end_ns[is_read].max())
     group = np.where(is_read, _size(ios), -1)[during & (is_read | (ios.op == WRITE))]
     latency_ns = ios.latency_ns[during & (is_read | (ios.op == WRITE))]
-    return {int(each): latency_ns[group == each] for each in np.unique(group)}
+    return {int(key): latency_ns[group == key] for key in np.unique(group)}
 
 
 def _size(ios: Ios) -> np.ndarray:
@@ -121,7 +121,8 @@ def loads_of(runs: Sequence[MeasuredRun], progress: Progress) -> list[ContendedL
     beside = defaultdict(list)
     for run in runs:
         if run.has_background:
-            backgrounds = ((each.spec, each.phase, each.lead_ns) for each in run.account.background)
+            backgrounds = ((background.spec, background.phase, background.lead_ns)
+                           for background in run.account.background)
             beside[run.workload, *backgrounds].append(run)
     return [ContendedLoad(same, [run for run in runs if not run.has_background and run.workload == same[0].workload],
                           progress) for same in beside.values()]
@@ -152,8 +153,8 @@ def contention_fits(model: FittedModel, runs: Sequence[MeasuredRun], progress: P
         at = with_values(base, values)
         return Fit(cause, at, values, float(np.mean([load.misfit(at) for load in loads])))
 
-    starts = [min((fit_of(cause, start, values) for start, values in each), key=lambda fit: fit.misfit)
-              for cause, each in _causes(base, fastest_write, _program_times(loads)).items()]
+    starts = [min((fit_of(cause, start, values) for start, values in candidates), key=lambda fit: fit.misfit)
+              for cause, candidates in _causes(base, fastest_write, _program_times(loads)).items()]
     starts.sort(key=lambda fit: fit.misfit)
     fits = []
     for start in starts[:_POLISHED]:
@@ -204,7 +205,7 @@ def _searched(start: Fit, fit_of: Callable[[str, FittedModel, Values], Fit]) -> 
     def misfit(place: np.ndarray) -> float:
         nonlocal best
         fit = fit_of(start.cause, start.model, dict(zip(keys, (2.0 ** np.clip(place, -60, 60)).tolist(), strict=True)))
-        best = min(best, fit, key=lambda each: each.misfit)
+        best = min(best, fit, key=lambda candidate: candidate.misfit)
         return fit.misfit
 
     at = np.log2(list(start.values.values()))

@@ -73,8 +73,8 @@ def _fitted(runs: Sequence[MeasuredRun], progress: Progress) -> list[FittedModel
         model, misfit = bus
     if misfit > _SEARCHED_FROM:
         return [_searched([model, _of_fast_ios(runs, size_bytes)], runs, progress)]
-    return [model, *(other for other in _of_other_bandwidth(model, runs)
-                     if _compared(runs, other, progress).misfit < misfit + _AS_GOOD)]
+    return [model, *(alternative for alternative in _of_other_bandwidth(model, runs)
+                     if _compared(runs, alternative, progress).misfit < misfit + _AS_GOOD)]
 
 
 def _buses(start: FittedModel, runs: Sequence[MeasuredRun]) -> list[FittedModel]:
@@ -90,15 +90,15 @@ def _of_other_bandwidth(model: FittedModel, runs: Sequence[MeasuredRun]) -> list
     """Models whose reads of the usual size take as long on an idle drive, nearly all of it latency, or transfer."""
     usual_bytes = float(np.median(np.concatenate([run.length_bytes[run.op == READ] for run in runs])))
     service_ns = model.latency_ns[READ] + usual_bytes * 1e9 / model.bandwidth[READ]
-    others = []
+    alternatives = []
     for share in (0.1, 0.9):
         transfer_ns = max(service_ns * (1 - share), 1)
         if not 0.5 < transfer_ns * model.bandwidth[READ] / 1e9 / usual_bytes < 2:
-            others += [replace(model, channels=_USUAL_CHANNELS, commands=commands,
-                               latency_ns=[service_ns * share, *model.latency_ns[1:]],
-                               bandwidth=[usual_bytes * 1e9 / transfer_ns, model.bandwidth[WRITE]])
-                       for commands in (None, 1)]
-    return others
+            alternatives += [replace(model, channels=_USUAL_CHANNELS, commands=commands,
+                                     latency_ns=[service_ns * share, *model.latency_ns[1:]],
+                                     bandwidth=[usual_bytes * 1e9 / transfer_ns, model.bandwidth[WRITE]])
+                             for commands in (None, 1)]
+    return alternatives
 
 
 def _bus(runs: Sequence[MeasuredRun]) -> tuple[float, float] | None:
@@ -118,7 +118,7 @@ def _bus(runs: Sequence[MeasuredRun]) -> tuple[float, float] | None:
         follows = (reads.submit_ns[order][1:] < end_ns[order][:-1]) & (gap_ns > 0)
         follows &= reads.length_bytes[order][1:] >= max(np.median(reads.length_bytes), _LONG_BYTES)
         rates.append((reads.length_bytes[order][1:] / np.maximum(gap_ns, 1))[follows])
-    length_bytes, latency_ns, rate = (np.concatenate(each) for each in (lengths, latencies, rates))
+    length_bytes, latency_ns, rate = (np.concatenate(parts) for parts in (lengths, latencies, rates))
     if not len(latency_ns):
         return None
     per_byte = _slope(length_bytes, latency_ns)
@@ -165,7 +165,7 @@ def _searched(starts: Sequence[FittedModel], runs: Sequence[MeasuredRun], progre
     """The model with the least misfit that a search from the best of the starts finds."""
     from scipy.optimize import minimize  # takes half a second to load
 
-    start = min(starts, key=lambda each: _compared(runs, each, progress).misfit)
+    start = min(starts, key=lambda model: _compared(runs, model, progress).misfit)
     at = np.log2([*start.latency_ns[:3], *start.bandwidth, start.read_slowdown])
 
     def model_at(place: np.ndarray) -> FittedModel:
@@ -174,9 +174,9 @@ def _searched(starts: Sequence[FittedModel], runs: Sequence[MeasuredRun], progre
                            values[5])
 
     simplex = at + np.vstack([np.zeros(len(at)), np.diag([-1.0] * (len(at) - 1) + [1.0])])
-    found = minimize(lambda place: _compared(runs, model_at(place), progress).misfit, at, method="Nelder-Mead",
-                     options={"maxfev": _SIMULATIONS, "xatol": 0.02, "fatol": 1e-3, "initial_simplex": simplex})
-    return model_at(found.x)
+    result = minimize(lambda place: _compared(runs, model_at(place), progress).misfit, at, method="Nelder-Mead",
+                      options={"maxfev": _SIMULATIONS, "xatol": 0.02, "fatol": 1e-3, "initial_simplex": simplex})
+    return model_at(result.x)
 
 
 @dataclass(frozen=True)

@@ -30,7 +30,7 @@ def compared_blocks(plan: Plan, *, passthrough: bool) -> list[BlockSet]:
     Raises BlkreelError beyond MOST_BYTES.
     """
     blocks = [_blocks_on(target, plan) if passthrough else BlockSet() for target in plan.targets]
-    size_bytes = sum(each.bytes for each in blocks)
+    size_bytes = sum(block_set.bytes for block_set in blocks)
     if size_bytes > MOST_BYTES:
         raise BlkreelError(
             f"the compare commands of the trace need {format_bytes(size_bytes)} of data in memory, more than "
@@ -69,7 +69,7 @@ def compare_data(blocks: BlockSet, claim: Claim, progress: Progress) -> Iterator
         yield None
         return
     ranges = list(blocks.ranges())
-    start, end = (np.concatenate([each[column] for each in ranges]) for column in (0, 1))
+    start, end = (np.concatenate([batch[column] for batch in ranges]) for column in (0, 1))
     header_bytes = 8 * (1 + 3 * len(start))
     at = -(-header_bytes // _PAGE_BYTES) * _PAGE_BYTES + np.cumsum(end - start) - (end - start)
     header = np.concatenate([[len(start)], np.column_stack([start, end, at]).ravel()]).astype(np.int64)

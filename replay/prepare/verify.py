@@ -223,18 +223,18 @@ def _describe_unwritten(read: Read, filled: Extents, size_bytes: int, seed: int)
         return None
     at, _ = samples(Extents(starts[some], ends[some]), seed)
     at = np.unique(at[np.linspace(0, len(at) - 1, min(len(at), _UNWRITTEN_SAMPLES)).astype(int)])
-    other = unreadable = 0
+    nonzero = unreadable = 0
     for offset in at.tolist():
         try:
-            other += int(any(read(offset, BLOCK_BYTES)))
+            nonzero += int(any(read(offset, BLOCK_BYTES)))
         except BlkreelError:
             unreadable += 1
     size = format_bytes(int((ends - starts)[some].sum()))
     if unreadable:
         return f"{unreadable} of {len(at)} blocks in {size} of unwritten space cannot be read"
-    if not other:
+    if not nonzero:
         return f"{size} of unwritten space read as zeros"
-    return f"{other} of {len(at)} blocks in {size} of unwritten space hold old data"
+    return f"{nonzero} of {len(at)} blocks in {size} of unwritten space hold old data"
 
 
 def _read_parallel(read: Read, blocks: Iterable[tuple[int, int]]) -> Iterator[bytes]:

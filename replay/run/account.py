@@ -28,9 +28,9 @@ def baseline_account(baseline: RunAccount, reads: dict[str, Any] | None, is_depe
     alone_ns = before["load_time_ns"] if load_time_ns is None else Run.of({"run": baseline}).load_time_ns
     beside_ns = reads["load_time_ns"] if load_time_ns is None else load_time_ns
     load_times = [_ratio(each_ns, alone_ns) for each_ns in (
-        beside_ns, *(each["load_time_ns"] for each in other_phases))] if is_dependent else []
+        beside_ns, *(phase["load_time_ns"] for phase in other_phases))] if is_dependent else []
     read_waits = [_ratio(each_ns, before["wait_ns"]) for each_ns in (
-        reads["wait_ns"], *(each["read_wait_ns"] for each in other_phases))]
+        reads["wait_ns"], *(phase["read_wait_ns"] for phase in other_phases))]
     verdict = baseline["verdict"]
     return document_of(Baseline(
         path=BASELINE, without=list(WITHOUT) if load_time_ns is None else ["background"], load_time_ns=alone_ns,
@@ -42,8 +42,8 @@ def baseline_account(baseline: RunAccount, reads: dict[str, Any] | None, is_depe
 
 def _mean(ratios: Sequence[float | None]) -> float | None:
     """Their geometric mean; None without ratios, or if one is unknown."""
-    known = [ratio for ratio in ratios if ratio]
-    return math.exp(sum(map(math.log, known)) / len(known)) if known and len(known) == len(ratios) else None
+    values = [ratio for ratio in ratios if ratio]
+    return math.exp(sum(map(math.log, values)) / len(values)) if values and len(values) == len(ratios) else None
 
 
 def _ratio(with_writes_ns: int, without_ns: int | None) -> float | None:

@@ -88,7 +88,7 @@ def has_background_writes(trace: Trace, devices: Collection[int]) -> bool:
     key = f"background:{','.join(map(str, sorted(devices)))}"
     entry = survey_cache.load(trace, key)
     sums = entry.facts.get("bytes") if entry else None
-    if not isinstance(sums, list) or len(sums) != 4 or not all(type(each) is int for each in sums):
+    if not isinstance(sums, list) or len(sums) != 4 or not all(type(value) is int for value in sums):
         sums = _sums(trace, devices)
         survey_cache.store(trace, key, {"bytes": sums}, {})
     workload_read, other_read, workload_written, other_written = sums

@@ -128,10 +128,10 @@ def calibrate(on_step: Callable[[Step], None] = lambda step: None, engine: Engin
 
 def busy_words(before: OtherWork, after: OtherWork, seconds: float) -> str | None:
     """Why the machine was busy, None if it was not: its rates are then those of what other work left."""
-    others = (after.others_ns - before.others_ns) / max(seconds * 1e9, 1)
+    other_share = (after.others_ns - before.others_ns) / max(seconds * 1e9, 1)
     steal = (after.steal_ns - before.steal_ns) / max(seconds * 1e9, 1)
-    if others > OTHERS_LIMIT:
-        return f"other programs used {others:.0%} of a CPU (limit {OTHERS_LIMIT:.0%})"
+    if other_share > OTHERS_LIMIT:
+        return f"other programs used {other_share:.0%} of a CPU (limit {OTHERS_LIMIT:.0%})"
     if steal > STEAL_LIMIT:
         return f"CPU stolen by a hypervisor for {steal:.0%} of the time (limit {STEAL_LIMIT:.0%})"
     return None

@@ -48,9 +48,9 @@ def _in_memory(path: str) -> bool:
     except OSError:
         return False
     for line in text_in(Path("/proc/self/mountinfo")).splitlines():
-        fields, _, rest = line.partition(" - ")
+        fields, _, filesystem = line.partition(" - ")
         if fields.split()[2] == f"{os.major(number)}:{os.minor(number)}":
-            return rest.split()[0] in ("tmpfs", "ramfs", "devtmpfs")
+            return filesystem.split()[0] in ("tmpfs", "ramfs", "devtmpfs")
     return False
 
 

@@ -64,7 +64,7 @@ class Repetitions:
 
     @property
     def is_complete(self) -> bool:
-        counted = [each for each in self.finished if each.is_valid or not self.until_valid]
+        counted = [repetition for repetition in self.finished if repetition.is_valid or not self.until_valid]
         return len(counted) >= self.wanted
 
     @property

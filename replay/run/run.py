@@ -192,10 +192,10 @@ class _Run:
             try:
                 self._issue(claims, support)
             except (BlkreelError, OSError, MemoryError) as error:
-                known = error if isinstance(error, BlkreelError) else limit_reached(error)
-                if known is None:
+                failure = error if isinstance(error, BlkreelError) else limit_reached(error)
+                if failure is None:
                     raise
-                raise self._salvaged(known) from error
+                raise self._salvaged(failure) from error
             except KeyboardInterrupt:
                 if not self._records.issued.ios:
                     self._leave_nothing()

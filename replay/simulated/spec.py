@@ -166,8 +166,8 @@ class SimulatedDrive:
     def identity(self) -> str:
         """A hash of the effective description."""
         # A drive without limits keeps the identity that it had before there were any.
-        given = sorted(each for each in self.parameters if each[0] not in _LIMITS or each[1])
-        description = [self.size_bytes, self.clock, self.name, given]
+        parameters = sorted(parameter for parameter in self.parameters if parameter[0] not in _LIMITS or parameter[1])
+        description = [self.size_bytes, self.clock, self.name, parameters]
         if self.state != "keep":
             description.append(self.state)  # a fresh drive leaves the kept state of its twin alone
         return hashlib.sha256(json.dumps(description).encode()).hexdigest()[:24]
@@ -189,17 +189,17 @@ def parse(name: str) -> SimulatedDrive:
     """
     if name.endswith(".toml"):
         path = name.removeprefix(PREFIX)
-        size, given, fitted = _from_file(path)
+        size, words, fitted = _from_file(path)
         try:
-            return replace(_drive(name, size, given), fitted=fitted)
+            return replace(_drive(name, size, words), fitted=fitted)
         except UsageError as error:
             raise UsageError(error.message if path in error.message else f"{path}: {error.message}",
                              error.remedy) from None
-    size, comma, rest = name.removeprefix(PREFIX).partition(",")
-    given = _from_words(name, rest) if comma else {}
+    size, comma, text = name.removeprefix(PREFIX).partition(",")
+    words = _from_words(name, text) if comma else {}
     if not is_typical(name):
-        return _drive(name, size, given)
-    return _drive(name, given.get("size") or typical_drives()[size]["size"], given, typical=size)
+        return _drive(name, size, words)
+    return _drive(name, words.get("size") or typical_drives()[size]["size"], words, typical=size)
 
 
 @cache
@@ -222,24 +222,24 @@ def is_typical(name: str) -> bool:
 
 def _drive(name: str, size: str, words: dict[str, str], typical: str = "") -> SimulatedDrive:
     base = {"clock": "virtual", **typical_drives()[typical]} if typical else {}
-    given = {key: word for key, word in {**base, **words}.items() if not typical or key not in ("size", "title")}
+    settings = {key: word for key, word in {**base, **words}.items() if not typical or key not in ("size", "title")}
     size_bytes = parse_size_bytes(size) // _SECTOR_BYTES * _SECTOR_BYTES
     if not size_bytes:
         raise UsageError(f"{name}: no size", "give one: nil:64GiB,clock=virtual")
-    unknown = sorted(given.keys() - KEYS.keys() - set(OTHER_KEYS))
+    unknown = sorted(settings.keys() - KEYS.keys() - set(OTHER_KEYS))
     if unknown:
         raise UsageError(f"{name}: unknown key {unknown[0]!r}",
                          did_you_mean(unknown[0], [*OTHER_KEYS, *KEYS], _KEY_LIST))
-    clock = given.get("clock", "real")
+    clock = settings.get("clock", "real")
     if clock not in _CLOCKS:
         raise UsageError(f"invalid clock: {clock!r}", "use clock=virtual or clock=real")
-    state = given.get("state", "fresh")
+    state = settings.get("state", "fresh")
     if state not in STATES:
         raise UsageError(f"invalid state: {state!r}", "use state=fresh or state=keep")
-    values = {key: _value(key, given) for key in KEYS}
-    spreads = {key: _spread(key, given[key]) for key in _SPREADS if key in given}
+    values = {key: _value(key, settings) for key in KEYS}
+    spreads = {key: _spread(key, settings[key]) for key in _SPREADS if key in settings}
     return SimulatedDrive(size_bytes, tuple(sorted(words.items())), _parameters(size_bytes, values, spreads), clock,
-                          given.get("name", ""), state, typical)
+                          settings.get("name", ""), state, typical)
 
 
 def _spread(key: str, text: str) -> tuple[float, ...]:
@@ -258,15 +258,15 @@ def _spread(key: str, text: str) -> tuple[float, ...]:
 
 
 def _from_words(name: str, text: str) -> dict[str, str]:
-    given: dict[str, str] = {}
+    words: dict[str, str] = {}
     for word in text.split(","):
         key, equals, value = (part.strip() for part in word.partition("="))
         if not equals or not key or not value:
             raise UsageError(f"{name}: {word!r} is not key=value", _KEY_LIST)
-        if key in given:
+        if key in words:
             raise UsageError(f"{name}: {key} given twice", "remove one of them")
-        given[key] = value
-    return given
+        words[key] = value
+    return words
 
 
 def _from_file(path: str) -> tuple[str, dict[str, str], FittedFacts | None]:
@@ -276,15 +276,15 @@ def _from_file(path: str) -> tuple[str, dict[str, str], FittedFacts | None]:
         raise UsageError(f"cannot read {path}: {error.strerror}", "use nil:FILE.toml or nil:SIZE,key=value") from None
     except ValueError as error:
         raise UsageError(f"{path} is not TOML: {error}", 'write lines like: size = "64GiB"') from None
-    given = {key: str(value) for key, value in document.items() if key != FITTED}
-    if "size" not in given:
+    words = {key: str(value) for key, value in document.items() if key != FITTED}
+    if "size" not in words:
         raise UsageError(f"{path}: no size", 'add a line: size = "64GiB"')
-    return given.pop("size"), given, fitted_facts(path, document)
+    return words.pop("size"), words, fitted_facts(path, document)
 
 
-def _value(key: str, given: Mapping[str, str]) -> float | None:
+def _value(key: str, settings: Mapping[str, str]) -> float | None:
     spec = KEYS[key]
-    text = given.get(key, spec.default)
+    text = settings.get(key, spec.default)
     if text is None:
         return None
     try:

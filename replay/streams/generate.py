@@ -221,8 +221,8 @@ def _due_ns(spec: StreamSpec, row: np.ndarray, burst: np.ndarray | int) -> np.nd
     if spec.rate_iops is None:
         return -1
     ticks, rate = _rate(spec.rate_iops)
-    whole, rest = divmod(int(row[0]) * ticks, rate)
-    return np.asarray(spec.first_ns + whole + (rest + (row - row[0]) * ticks) // rate)
+    whole, remainder = divmod(int(row[0]) * ticks, rate)
+    return np.asarray(spec.first_ns + whole + (remainder + (row - row[0]) * ticks) // rate)
 
 
 def _rows_before(spec: StreamSpec, stop_ns: int) -> int | None:

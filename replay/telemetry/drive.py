@@ -106,11 +106,11 @@ class LiveSmart:
     def query(self, when: str) -> None:
         """when: `before` or `after` the run. Raises OSError or ValueError."""
         values = self._values(self._smart.query())
-        known = {sensor.name for sensor in self.sensors}
+        names = {sensor.name for sensor in self.sensors}
         source = self._smart.source
         for entry in [*self._smart.sensors, Sensor(self.throttle_events, "count", source),
                       *([Sensor(self._temperature, "C", source)] if self._temperature else [])]:
-            if entry.name in values and entry.name not in known:
+            if entry.name in values and entry.name not in names:
                 self.sensors.append(entry)
                 self._spool.sensor(entry.name, entry.unit, source)
         if not self._smart.suffix:

@@ -37,10 +37,10 @@ class TelemetryOptions:
     ocp_log: bool = False
 
     def __post_init__(self) -> None:
-        given = [name for name, value in (("--power-command", self.power_command), ("--power-log", self.power_log),
-                                          ("--power-sensor", self.power_sensor)) if value]
-        if len(given) > 1:
-            raise UsageError(f"more than one power meter: {' and '.join(given)}", "give one of them")
+        meters = [name for name, value in (("--power-command", self.power_command), ("--power-log", self.power_log),
+                                           ("--power-sensor", self.power_sensor)) if value]
+        if len(meters) > 1:
+            raise UsageError(f"more than one power meter: {' and '.join(meters)}", "give one of them")
 
     @property
     def has_meter(self) -> bool:

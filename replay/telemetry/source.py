@@ -41,6 +41,6 @@ class SensorSet:
     sources: list[Source] = field(default_factory=list)
     missing: list[MissingSensor] = field(default_factory=list)
 
-    def add(self, other: "SensorSet") -> None:
-        self.sources += other.sources
-        self.missing += other.missing
+    def add(self, sensor_set: "SensorSet") -> None:
+        self.sources += sensor_set.sources
+        self.missing += sensor_set.missing

@@ -109,16 +109,16 @@ class PowerCommand:
             time.sleep(0.02)
 
     def _read(self, process: subprocess.Popen[bytes], stderr: IO[bytes]) -> None:
-        rest = b""
+        tail = b""
         assert process.stdout is not None
         with process.stdout as pipe:
             while data := os.read(pipe.fileno(), _LINE_BYTES):
                 now_ns = time.monotonic_ns()
-                *lines, rest = (rest + data).split(b"\n")
+                *lines, tail = (tail + data).split(b"\n")
                 self._take_lines(lines, now_ns)
-                if len(rest) > _LINE_BYTES:
-                    self._count_invalid(rest)
-                    rest = b""
+                if len(tail) > _LINE_BYTES:
+                    self._count_invalid(tail)
+                    tail = b""
         code = process.wait()
         if not self._stopping:
             stderr.seek(0)

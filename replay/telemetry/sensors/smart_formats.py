@@ -116,8 +116,8 @@ def listed_logs(document: Mapping[str, Any]) -> set[int]:
     """The log pages of `nvme supported-log-pages -o json`, whose keys are such as `lid_0xc0 `."""
     logs = document.get("supported_logs")
     keys = [key for entry in logs if isinstance(entry, Mapping) for key in entry] if isinstance(logs, list) else []
-    found = (re.fullmatch(r"lid_0x([0-9a-f]{1,2})\s*", str(key), re.IGNORECASE) for key in keys)
-    return {int(match[1], 16) for match in found if match}
+    matches = (re.fullmatch(r"lid_0x([0-9a-f]{1,2})\s*", str(key), re.IGNORECASE) for key in keys)
+    return {int(match[1], 16) for match in matches if match}
 
 
 def _fields(document: Mapping[str, Any], names: Mapping[str, str]) -> dict[str, float]:
