@@ -127,8 +127,8 @@ class Study:
     @property
     def columns(self) -> list[str]:
         """Of the rows: those that all have."""
-        first, *others = [trace.schema.names for trace in self._parts.values()]
-        return [name for name in first if all(name in names for names in others)]
+        first, *name_lists = [trace.schema.names for trace in self._parts.values()]
+        return [name for name in first if all(name in names for names in name_lists)]
 
     @cached_property
     def figures(self) -> Any:
@@ -377,11 +377,11 @@ def _distinct(parts: Labelled) -> Labelled:
     """Labels that occur twice become paths; a file that occurs twice gets a number."""
     names = [label for label, _ in parts]
     parts = [(label if names.count(label) == 1 else str(trace.path), trace) for label, trace in parts]
-    seen: dict[str, int] = {}
+    counts: dict[str, int] = {}
     distinct = []
     for label, trace in parts:
-        seen[label] = seen.get(label, 0) + 1
-        distinct.append((label if seen[label] == 1 else f"{label} ({seen[label]})", trace))
+        counts[label] = counts.get(label, 0) + 1
+        distinct.append((label if counts[label] == 1 else f"{label} ({counts[label]})", trace))
     return distinct
 
 

@@ -92,10 +92,10 @@ def _rows(dots: Sequence[Dot], axis: Axis, across: ScaledAxis) -> list[Datum]:
         values.setdefault(dot.entry, []).append(dot.value / across.divisor)
     drives_of = Counter(dot.rank for dot in {dot.entry: dot for dot in dots}.values() if dot.rank is not None)
     shared = sorted(rank for rank, drives in drives_of.items() if drives > 1)
-    rows, seen = [], set()
+    rows, entries = [], set()
     for dot in dots:
-        value, lead = dot.value / across.divisor, dot.entry not in seen
-        seen.add(dot.entry)
+        value, lead = dot.value / across.divisor, dot.entry not in entries
+        entries.add(dot.entry)
         rows.append({
             "entry": dot.entry, "order": dot.order, "part": dot.part, "lead": lead, "value": value,
             "low": value if dot.low is None else dot.low / across.divisor,

@@ -198,13 +198,13 @@ class Page:
     def kin(self, entry: Entry) -> list[str]:
         """Keys of the entries that this one names as its predecessor or its rivals, by label or model; of the
         highlighted one also those that say how they are related to it."""
-        named = {other.key for other in self.entries if entry.highlighted and other.facts.get("relation")}
+        named = {candidate.key for candidate in self.entries if entry.highlighted and candidate.facts.get("relation")}
         for name in KIN:
             value = entry.facts.get(name)
             named |= {value} if isinstance(value, str) else set(value or ())
         named |= {part.strip() for text in list(named) for part in text.split(",")}
-        return [other.key for other in self.entries
-                if other.key != entry.key and named & {other.key, other.facts.get("model")}]
+        return [candidate.key for candidate in self.entries
+                if candidate.key != entry.key and named & {candidate.key, candidate.facts.get("model")}]
 
     def featured(self) -> list[str]:
         """Keys of the drives that a chart of many draws first: the drive under test, its predecessor and rivals, the

@@ -29,12 +29,12 @@ class Panel:
 
 def extremes(xs: Sequence[float | None], ys: Sequence[float | None], most: int) -> list[tuple[float, float]]:
     """At most `most` (x, y): of each stretch its lowest and its highest, so that no peak and no gap is lost."""
-    known = [(x, y) for x, y in zip(xs, ys, strict=True) if x is not None and y is not None]
-    if len(known) <= most:
-        return known
+    pairs = [(x, y) for x, y in zip(xs, ys, strict=True) if x is not None and y is not None]
+    if len(pairs) <= most:
+        return pairs
     parts, points = max(1, most // 2), []
     for part in range(parts):
-        stretch = known[part * len(known) // parts:(part + 1) * len(known) // parts]
+        stretch = pairs[part * len(pairs) // parts:(part + 1) * len(pairs) // parts]
         points += sorted({min(stretch, key=lambda point: point[1]), max(stretch, key=lambda point: point[1])})
     return points
 
@@ -83,9 +83,9 @@ def zoomed_rows(description: str, rows: Sequence[Spec], strip: Spec, begin: floa
     views.append({"height": 1, "data": {"values": [{"t": begin}, {"t": until}]},
                   "mark": {"type": "point", "opacity": 0},
                   "encoding": {"x": {**_time(visible, grid=False), "title": "seconds"}}})
-    first, *others = strip["layer"]
+    first, *layers = strip["layer"]
     select = {"type": "interval", "encodings": ["x"], "mark": {"fillOpacity": 0.15}}
-    views.append({**strip, "height": 34, "layer": [{**first, "params": [{"name": "zoom", "select": select}]}, *others],
+    views.append({**strip, "height": 34, "layer": [{**first, "params": [{"name": "zoom", "select": select}]}, *layers],
                   "encoding": {"x": _time({"domain": [begin, until], "nice": False}, grid=False)}})
     spec = finish(description, vconcat=views, spacing=12 if rows[0]["height"] > _CAPTION_ROOM else 6)
     return {**spec, "params": [*spec["params"], {"name": NARROW, "value": False}]}

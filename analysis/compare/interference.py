@@ -138,11 +138,11 @@ class Interference:
 
     def __add__(self, other: "Interference") -> "Interference":
         """Of two whole runs: reads pool one by one."""
-        both = Interference(self.windows_ns)
-        both.reads, both.writes = self.reads + other.reads, self.writes + other.writes
-        both.windows = [a + b for a, b in zip(self.windows, other.windows, strict=True)]
-        both.in_flight = self.in_flight + other.in_flight
-        return both
+        total = Interference(self.windows_ns)
+        total.reads, total.writes = self.reads + other.reads, self.writes + other.writes
+        total.windows = [a + b for a, b in zip(self.windows, other.windows, strict=True)]
+        total.in_flight = self.in_flight + other.in_flight
+        return total
 
     def document(self) -> Document:
         """As the document has it. from, to: bytes in the windows, writes in flight; slope_ns: a byte, a write."""

@@ -55,12 +55,13 @@ def paired(base: Measured | list[Measured], other: Measured | list[Measured],
     base, other: Measured, or lists of them: of several runs of a drive, the geometric mean over runs of each I/O that
     all of them have. {"why": reason} of runs of which no I/Os can be paired. Raises TraceError for a damaged file.
     """
-    bases, others = (side if isinstance(side, list) else [side] for side in (base, other))
-    if not of_one_trace(bases, others):
+    base_runs, other_runs = (side if isinstance(side, list) else [side] for side in (base, other))
+    if not of_one_trace(base_runs, other_runs):
         return {"why": "not runs of one trace"}
-    window_rows = window_rows or window_of(bases, others)
+    window_rows = window_rows or window_of(base_runs, other_runs)
     try:
-        return _Pairing([[open_trace(run.path) for run in side] for side in (bases, others)], window_rows).result()
+        sides = [[open_trace(run.path) for run in side] for side in (base_runs, other_runs)]
+        return _Pairing(sides, window_rows).result()
     except Unpaired as reason:
         return {"why": str(reason)}
 
@@ -134,8 +135,8 @@ class _Rows:
         if self._origin_ns is None and len(rows["submit_ns"]):
             self._origin_ns = int(rows["submit_ns"][0])
         rows["at_ns"] = rows["submit_ns"] - (self._origin_ns or 0)
-        kept = (rows["source_row"] >= 0) & (rows["latency_ns"] >= 0) & (rows["status"] == 0)
-        return {name: column[kept] for name, column in rows.items()}
+        usable = (rows["source_row"] >= 0) & (rows["latency_ns"] >= 0) & (rows["status"] == 0)
+        return {name: column[usable] for name, column in rows.items()}
 
     def _part(self, rows: Columns, begin: int, end: int, inside: list[Columns]) -> None:
         source = rows["source_row"]
@@ -168,9 +169,10 @@ class _Ratios:
                  "slower_share": self.slower / self.n}
         for name, (numerator, denominator) in _PERCENTILES.items():
             fewer = min(numerator, denominator - numerator)
-            known = enough(self.n, (denominator - fewer, denominator))
-            rank = max(1, -(-self.n * numerator // denominator))
-            document[name] = float(np.exp((np.searchsorted(cumulative, rank) - _REACH) / _STEPS)) if known else None
+            document[name] = None
+            if enough(self.n, (denominator - fewer, denominator)):
+                rank = max(1, -(-self.n * numerator // denominator))
+                document[name] = float(np.exp((np.searchsorted(cumulative, rank) - _REACH) / _STEPS))
         return document
 
     def classes(self, most: int = 200) -> list[Document]:
@@ -199,27 +201,27 @@ class _Pairing:
 
     def _join(self, windows: list[list[Columns]]) -> None:
         runs = [rows for side in windows for rows in side]
-        found = [rows.get("source_row", np.empty(0, np.int64)) for rows in runs]
-        common = found[0]
-        for source in found[1:]:
+        source_rows = [rows.get("source_row", np.empty(0, np.int64)) for rows in runs]
+        common = source_rows[0]
+        for source in source_rows[1:]:
             common = np.intersect1d(common, source, assume_unique=True)
-        self.unpaired += max(map(len, found)) - len(common)
+        self.unpaired += max(map(len, source_rows)) - len(common)
         if not len(common):
             return
-        places = [np.searchsorted(source, common) for source in found]
+        places = [np.searchsorted(source, common) for source in source_rows]
         first = {name: column[places[0]] for name, column in runs[0].items()}
         split = len(windows[0])
         for measure in MEASURES:
-            logs, kept = [], np.ones(len(common), bool)
+            logs, mask = [], np.ones(len(common), bool)
             for rows, place in zip(runs, places, strict=True):
                 values = rows["latency_ns"][place]
                 if measure == "response":
                     due_ns = rows["due_ns"][place]
-                    values, kept = rows["submit_ns"][place] + values - due_ns, kept & (due_ns >= 0)
-                kept = kept & (values > 0)
+                    values, mask = rows["submit_ns"][place] + values - due_ns, mask & (due_ns >= 0)
+                mask = mask & (values > 0)
                 logs.append(np.log(np.maximum(values, 1)))
             base, other = (np.asarray(sum(part) / len(part)) for part in (logs[:split], logs[split:]))
-            self._add(measure, {name: column[kept] for name, column in first.items()}, base[kept], other[kept])
+            self._add(measure, {name: column[mask] for name, column in first.items()}, base[mask], other[mask])
 
     def _add(self, measure: str, first: Columns, base: np.ndarray, other: np.ndarray) -> None:
         base_ns, other_ns, groups = np.exp(base), np.exp(other), self._groups[measure]
@@ -243,7 +245,7 @@ class _Pairing:
                     "offset_bytes": int(first["offset_bytes"][place]),
                     "length_bytes": int(first["length_bytes"][place]), "at_ns": int(first["at_ns"][place]),
                     "base_ns": float(base_ns[place]), "other_ns": float(other_ns[place])})
-        self._losses = sorted(self._losses, key=lambda one: (one["base_ns"] - one["other_ns"], one["source_row"]))
+        self._losses = sorted(self._losses, key=lambda loss: (loss["base_ns"] - loss["other_ns"], loss["source_row"]))
         del self._losses[LOSSES:]
 
     def result(self) -> Document:
@@ -259,8 +261,8 @@ class _Pairing:
             documents = {key: ratios.document() for key, ratios in groups.items()}
             document[measure] = {
                 **documents["all", 0], "classes": groups["all", 0].classes(),
-                "by_op": [{"op": _op_name(which), **one} for (kind, which), one in sorted(documents.items(), key=str)
-                          if kind == "op"],
+                "by_op": [{"op": _op_name(which), **ratios}
+                          for (kind, which), ratios in sorted(documents.items(), key=str) if kind == "op"],
                 "by_size": [{"op": _op_name(op), "from_bytes": 1 << size, "to_bytes": 2 << size,
                              **documents["size", (op, size)]}
                             for op, size in sorted(which for kind, which in documents if kind == "size")]}

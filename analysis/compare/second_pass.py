@@ -105,7 +105,7 @@ def read_again(sections: Sequence[PaceSection], read_options: ReadOptions | None
     pairs = [(base, other) for section, base in zip(sections, bases, strict=True) for other in section.entries
              if other is not base]
     cache = PartialCache(read_options.keep)
-    known: dict[int, Interference] = {}  # by id of the run
+    by_run: dict[int, Interference] = {}
     compared: dict[int, Pair] = {}  # by id of the other entry
     why = ""
     if any(run.is_stored for run in runs):
@@ -113,10 +113,10 @@ def read_again(sections: Sequence[PaceSection], read_options: ReadOptions | None
     elif any(len(section.entries) > MOST_ENTRIES for section in sections):
         why = f"left out: it takes each row, and a comparison of more than {MOST_ENTRIES} drives reads partials only"
     else:
-        known, compared = _look_up(runs, pairs, cache)
-        why = _why_not(runs, pairs, known, compared, bool(read_options.cluster), most_rows)
+        by_run, compared = _look_up(runs, pairs, cache)
+        why = _why_not(runs, pairs, by_run, compared, bool(read_options.cluster), most_rows)
     for entry in entries:
-        entry.document["interference"] = _interference(entry, known, why, cache)
+        entry.document["interference"] = _interference(entry, by_run, why, cache)
         entry.document["slowdown_by_writes"] = _slowdown(entry, why, cache)
     for base, other in pairs:
         if not why and id(other) not in compared:
@@ -142,16 +142,16 @@ def _look_up(runs: list[Measured], pairs: list[tuple[DriveRuns, DriveRuns]],
         return cache.get(other[0].records, other[0].rows, key) if key and other[0].records else None
 
     with mapping(any(isinstance(run.records, StorageUrl) for run in runs)) as mapped:
-        known = zip(runs, mapped(interference_of, runs), strict=True)
+        interferences = zip(runs, mapped(interference_of, runs), strict=True)
         compared = zip(pairs, mapped(pair_of, pairs), strict=True)
-        return ({id(run): value for run, value in known if value is not None},
+        return ({id(run): value for run, value in interferences if value is not None},
                 {id(other): value for (_, other), value in compared if value is not None})
 
 
-def _why_not(runs: list[Measured], pairs: list[tuple[DriveRuns, DriveRuns]], known: dict[int, Interference],
+def _why_not(runs: list[Measured], pairs: list[tuple[DriveRuns, DriveRuns]], by_run: dict[int, Interference],
              compared: dict[int, Pair], is_cluster: bool, most_rows: int) -> str:
     """Why missing results are not read; empty if they are."""
-    missing = {id(run): run for run in runs if id(run) not in known}
+    missing = {id(run): run for run in runs if id(run) not in by_run}
     for base, other in pairs:
         if id(other) not in compared:
             missing |= {id(run): run for run in [*base.measured, *other.measured]}
@@ -163,14 +163,14 @@ def _why_not(runs: list[Measured], pairs: list[tuple[DriveRuns, DriveRuns]], kno
     return ""
 
 
-def _interference(entry: DriveRuns, known: dict[int, Interference], why: str, cache: PartialCache) -> dict[str, Any]:
-    if why and any(id(run) not in known for run in entry.measured):
+def _interference(entry: DriveRuns, by_run: dict[int, Interference], why: str, cache: PartialCache) -> dict[str, Any]:
+    if why and any(id(run) not in by_run for run in entry.measured):
         return {"why": why}
     pooled = Interference()
     for run in entry.measured:
-        if id(run) not in known:
-            known[id(run)] = _read(run, cache)
-        pooled += known[id(run)]
+        if id(run) not in by_run:
+            by_run[id(run)] = _read(run, cache)
+        pooled += by_run[id(run)]
     if not pooled.reads or not pooled.writes:
         return {"why": "no reads" if not pooled.reads else "no writes"}
     return pooled.document()

@@ -84,8 +84,8 @@ def _read_by_read(run: Measured, name: str, compare: Callable[[Measured, Measure
 
 def _over_runs(values: Sequence[float | None]) -> Slowdown | None:
     """None if a run has no value."""
-    known = [value for value in values if value]
-    value = geometric_mean(known)
-    if value is None or len(known) < len(values):
+    factors = [value for value in values if value]
+    value = geometric_mean(factors)
+    if value is None or len(factors) < len(values):
         return None
-    return Slowdown(value, interval(known), tuple(known))
+    return Slowdown(value, interval(factors), tuple(factors))

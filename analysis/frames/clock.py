@@ -40,13 +40,13 @@ class Alignment:
 def align(log: FrameLog, metadata: Mapping[str, Any], end_ns: int, start_ns: int | None = None) -> Alignment:
     """metadata: of the trace. end_ns: its last time. start_ns: the time in the trace at which the log's clock is 0, as
     the user gave it. Raises UsageError if the clocks cannot be aligned, and if no frame is within the trace."""
-    found = _given(start_ns) if start_ns is not None else _by_wall_clock(log, metadata, end_ns)
-    first_ns, last_ns = int(log.start_ns[0]) + found.offset_ns, int(log.end_ns[-1]) + found.offset_ns
-    if last_ns + found.uncertainty_ns < 0 or first_ns - found.uncertainty_ns > end_ns:
+    alignment = _given(start_ns) if start_ns is not None else _by_wall_clock(log, metadata, end_ns)
+    first_ns, last_ns = int(log.start_ns[0]) + alignment.offset_ns, int(log.end_ns[-1]) + alignment.offset_ns
+    if last_ns + alignment.uncertainty_ns < 0 or first_ns - alignment.uncertainty_ns > end_ns:
         raise UsageError(f"{log.path}: no frame within the trace: the frames are from {_seconds(first_ns)} to "
-                         f"{_seconds(last_ns)}, the trace is from 0 to {_seconds(end_ns)} ({found.words})",
+                         f"{_seconds(last_ns)}, the trace is from 0 to {_seconds(end_ns)} ({alignment.words})",
                          f"name the log of the captured run, or {_ASK}")
-    return found
+    return alignment
 
 
 def _given(start_ns: int) -> Alignment:
@@ -139,8 +139,8 @@ def fitted(alignment: Alignment, first_ns: int, last_ns: int, step_ns: int, reas
 def shifts_ns(alignment: Alignment) -> list[int]:
     """Offsets over the range of uncertainty, the most likely first."""
     count = min(_MOST_SHIFTS, 2 * max(1, -(-alignment.uncertainty_ns // 5_000_000)) + 1)
-    others = np.rint(np.linspace(-alignment.uncertainty_ns, alignment.uncertainty_ns, count)).astype(np.int64).tolist()
-    return [0, *(shift for shift in others if shift)]
+    shifts = np.rint(np.linspace(-alignment.uncertainty_ns, alignment.uncertainty_ns, count)).astype(np.int64).tolist()
+    return [0, *(shift for shift in shifts if shift)]
 
 
 def _seconds(time_ns: int) -> str:

@@ -60,7 +60,7 @@ def report_frames(trace: Trace, options: FrameOptions) -> FrameReport:
     waits = waits_of(trace, options.process, log.program, log.pid)
     frames = Frames.of(log.start_ns, log.time_ns)
     joined = stutters_of(frames, waits, alignment, end_ns)
-    other = other_drive(trace, open_trace(options.run)) if options.run is not None else None
+    drive = other_drive(trace, open_trace(options.run)) if options.run is not None else None
     rows = _Rows(trace, joined.stutters)
     document: dict[str, Any] = {
         "log": {"path": str(log.path), "format": log.format, "program": log.program, "pid": log.pid,
@@ -69,11 +69,11 @@ def report_frames(trace: Trace, options: FrameOptions) -> FrameReport:
         "clock": joined.alignment.document(),
         "waits": {"program": waits.program, "evidence": waits.evidence, "words": waits.words,
                   "threads": len(waits.threads), "lost_events": waits.lost},
-        "totals": _totals(joined, other),
-        "other_drive": None if other is None else {
-            "label": other.label, "verdict": other.verdict,
-            "gone": other.gone(joined.stutters)},
-        "stutters": [_stutter(stutter, rows, other) for stutter in joined.stutters],
+        "totals": _totals(joined, drive),
+        "other_drive": None if drive is None else {
+            "label": drive.label, "verdict": drive.verdict,
+            "gone": drive.gone(joined.stutters)},
+        "stutters": [_stutter(stutter, rows, drive) for stutter in joined.stutters],
     }
     document["sentence"] = sentence(document)
     document["notes"] = notes(document)
@@ -91,42 +91,42 @@ def sentence(document: Mapping[str, Any]) -> str:
         words += f", which took {duration(totals['lost_ns'])}"
     if path := _most_waited(document["stutters"]):
         words += f", mostly for {Path(path).name}"
-    if other := document["other_drive"]:
-        words += ("; the replay is invalid and shows nothing of another drive" if other["gone"] is None else
-                  f"; {other['gone']} of {by_io} would be gone on {other['label']}")
+    if drive := document["other_drive"]:
+        words += ("; the replay is invalid and shows nothing of another drive" if drive["gone"] is None else
+                  f"; {drive['gone']} of {by_io} would be gone on {drive['label']}")
     return words
 
 
 def notes(document: Mapping[str, Any]) -> list[str]:
     """What a reader must know to judge the figures: clocks, evidence, what is unclear."""
     totals, waits = document["totals"], document["waits"]
-    found = [f"Clocks aligned {document['clock']['words']}.",
+    texts = [f"Clocks aligned {document['clock']['words']}.",
              f"Waits of the threads of {waits['program']}: {waits['words']}. A frame that waits for a thread without "
              "I/O of its own is seen by the I/O of that other thread only."]
     if totals["unclear"]:
-        found.append(f"{totals['unclear']} stutters are unclear: the waits beside them also occur beside smooth "
+        texts.append(f"{totals['unclear']} stutters are unclear: the waits beside them also occur beside smooth "
                      "frames, or the clocks are not aligned well enough.")
     if totals["beyond"]:
-        found.append(f"{totals['beyond']} stutters before or after the trace are left out.")
+        texts.append(f"{totals['beyond']} stutters before or after the trace are left out.")
     if waits["lost_events"]:
-        found.append(f"The capture lost {waits['lost_events']:,} events: a stutter may have waited for one of these.")
+        texts.append(f"The capture lost {waits['lost_events']:,} events: a stutter may have waited for one of these.")
     if elsewhere := document["log"]["frames_elsewhere"]:
-        found.append(f"{elsewhere:,} frames of other processes or swap chains are left out.")
-    if other := document["other_drive"]:
-        found.append(f"On {other['label']} (verdict of the replay: {other['verdict']['level']}): each "
+        texts.append(f"{elsewhere:,} frames of other processes or swap chains are left out.")
+    if drive := document["other_drive"]:
+        texts.append(f"On {drive['label']} (verdict of the replay: {drive['verdict']['level']}): each "
                      "wait changes by the difference of the latencies; what the program computes stays.")
-    return found
+    return texts
 
 
-def _totals(joined: Joined, other: OtherDrive | None) -> dict[str, Any]:
+def _totals(joined: Joined, drive: OtherDrive | None) -> dict[str, Any]:
     causes = Counter(stutter.cause for stutter in joined.stutters)
     by_io = [stutter for stutter in joined.stutters if stutter.cause == "io"]
     return {"stutters": len(joined.stutters), "by_io": causes["io"], "other": causes["other"],
             "unclear": causes["unclear"], "beyond": joined.beyond, "lost_ns": sum(io.lost_ns for io in by_io)}
 
 
-def _stutter(stutter: Stutter, rows: "_Rows", other: OtherDrive | None) -> dict[str, Any]:
-    usable = other if other is not None and other.verdict["level"] != "invalid" else None
+def _stutter(stutter: Stutter, rows: "_Rows", drive: OtherDrive | None) -> dict[str, Any]:
+    usable = drive if drive is not None and drive.verdict["level"] != "invalid" else None
     time_ns = usable.time_ns(stutter) if usable else None
     longest = sorted(stutter.waits, key=lambda wait: -wait.waited_ns)
     return {"frame": stutter.number, "start_ns": stutter.start_ns, "time_ns": stutter.time_ns,

@@ -243,11 +243,11 @@ def _starts(path: Path, instants: npt.NDArray[np.float64], time_ns: Times, begin
     if np.any(np.diff(instants) < 0) or elapsed <= 0:
         raise FrameLogError(f"{path}: its times step back", "name the file of one recording")
     unit_ns = float((time_ns[:-1] if begins_at_row else time_ns[1:]).sum()) / elapsed
-    known = [unit for unit in _CLOCK_UNITS_NS if abs(unit_ns / unit - 1) < _UNIT_TOLERANCE]
-    if not known:
+    clock_units = [unit for unit in _CLOCK_UNITS_NS if abs(unit_ns / unit - 1) < _UNIT_TOLERANCE]
+    if not clock_units:
         raise FrameLogError(f"{path}: its frame times do not add up to the time that its clock shows",
                             "record every frame (without --exclude_dropped), with times in seconds or ms")
-    at_ns = np.rint(instants * known[0]).astype(np.int64)
+    at_ns = np.rint(instants * clock_units[0]).astype(np.int64)
     return at_ns if begins_at_row else at_ns - time_ns
 
 

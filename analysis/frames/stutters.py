@@ -105,8 +105,8 @@ def stutters_of(frames: Frames, waits: Waits, alignment: Alignment, end_ns: int)
     takes_part = [len(_shifts_of_part(frames, thread, alignment)[0]) > 0 for thread in waits.threads]
     judged = [_judged(frames, waits.threads, takes_part, alignment.offset_ns + shift) for shift in shifts_ns(alignment)]
     causes = judged[0].causes.copy()
-    for other in judged[1:]:
-        causes[other.causes != judged[0].causes] = UNCLEAR
+    for variant in judged[1:]:
+        causes[variant.causes != judged[0].causes] = UNCLEAR
     numbers = np.flatnonzero(frames.is_long)
     stutters = []
     for index in np.flatnonzero(within).tolist():
@@ -177,14 +177,14 @@ def _smooth_windows(frames: Frames, offset_ns: int, length_ns: int) -> tuple[Tim
 
 def _waits_within(threads: Sequence[ThreadWaits], begin_ns: int, end_ns: int) -> list[FrameWait]:
     """The waits of these threads, cut to this time, in order."""
-    found = []
+    frame_waits = []
     for thread in threads:
         first = int(np.searchsorted(thread.end_ns, begin_ns, "right"))
         behind = int(np.searchsorted(thread.begin_ns, end_ns))
-        found += [FrameWait(row, thread.tid, max(begin, begin_ns), min(end, end_ns)) for row, begin, end in zip(
+        frame_waits += [FrameWait(row, thread.tid, max(begin, begin_ns), min(end, end_ns)) for row, begin, end in zip(
             thread.row[first:behind].tolist(), thread.begin_ns[first:behind].tolist(),
             thread.end_ns[first:behind].tolist(), strict=True)]
-    return sorted(found, key=lambda wait: (wait.begin_ns, wait.end_ns))
+    return sorted(frame_waits, key=lambda wait: (wait.begin_ns, wait.end_ns))
 
 
 def union_ns(waits: Sequence[FrameWait]) -> int:
@@ -226,8 +226,8 @@ def _fit(frames: Frames, waits: Waits, alignment: Alignment) -> Alignment:
 
 def _by_frame_ends(frames: Frames, waits: Waits, alignment: Alignment) -> Alignment:
     """An alignment refined by the thread that takes part in most frames: it does not wait as they end."""
-    found = [_shifts_of_part(frames, thread, alignment) for thread in waits.threads]
-    shifts, expected = max(found, key=lambda part: part[1] if len(part[0]) else 0, default=(np.empty(0, np.int64), 0.0))
+    parts = [_shifts_of_part(frames, thread, alignment) for thread in waits.threads]
+    shifts, expected = max(parts, key=lambda part: part[1] if len(part[0]) else 0, default=(np.empty(0, np.int64), 0.0))
     if not len(shifts) or alignment.method == "given":
         return alignment
     return fitted(alignment, int(shifts[0]), int(shifts[-1]), _part_step_ns(alignment),

@@ -81,18 +81,18 @@ def waits_of(trace: Trace, process: str | None, program: str | None, pid: int | 
 def _tids_of(trace: Trace, columns: Mapping[str, Any], process: str | None, program: str | None,
              pid: int | None) -> tuple[set[int], str]:
     """(threads of the program, its name in words)."""
-    known = trace.threads
+    threads = trace.threads
     present = set(np.unique(columns["tid"]).tolist()) - {-1}
 
     def named(wanted: str) -> set[int]:
         short = wanted.lower().removesuffix(".exe")
-        return {int(tid) for tid, thread in known.items() if int(tid) in present and (
+        return {int(tid) for tid, thread in threads.items() if int(tid) in present and (
             wanted == str(thread.get("pid")) or any(_same(short, name) for name in (
                 thread.get("process"), thread.get("comm"))))}
 
     if process is not None:
         if not (tids := named(process)):
-            names = sorted({str(thread.get("process") or thread.get("comm")) for thread in known.values()})[:8]
+            names = sorted({str(thread.get("process") or thread.get("comm")) for thread in threads.values()})[:8]
             raise UsageError(f"{trace.name}: no I/O of a process {process!r}", f"name one of: {', '.join(names)}")
         return tids, process
     for wanted in (str(pid) if pid is not None else None, program):
@@ -101,7 +101,7 @@ def _tids_of(trace: Trace, columns: Mapping[str, Any], process: str | None, prog
     is_own = (columns["flags"] & FLAGS["own"]) != 0
     if is_own.any():
         return set(np.unique(columns["tid"][is_own]).tolist()) - {-1}, "the captured workload"
-    kernel = {int(tid) for tid, thread in known.items() if KERNEL_NAME.match(str(thread.get("comm") or ""))}
+    kernel = {int(tid) for tid, thread in threads.items() if KERNEL_NAME.match(str(thread.get("comm") or ""))}
     return present - kernel, "all programs"
 
 

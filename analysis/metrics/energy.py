@@ -36,8 +36,8 @@ class Power:
     def __init__(self, time_ns: npt.ArrayLike, watts: npt.ArrayLike, interval_ns: int | None = None,
                  gaps_ns: Iterable[tuple[int, int]] = ()) -> None:
         times_ns, power_w = np.asarray(time_ns, np.int64), np.asarray(watts, float)
-        known = np.isfinite(power_w)
-        times_ns, power_w = times_ns[known], power_w[known]
+        is_finite = np.isfinite(power_w)
+        times_ns, power_w = times_ns[is_finite], power_w[is_finite]
         steps = np.diff(times_ns)
         if (steps < 0).any():
             raise ValueError("samples of power are not in the order of their times")

@@ -41,13 +41,13 @@ def stalls(partial: Partial) -> Stalls | None:
         return None
     filled = np.unique(np.concatenate([bins.filled for kind in partial.classes().values()
                                        for bins in kind.seconds.runs]))
-    found: list[tuple[int, int]] = []  # (length, first second)
+    spans: list[tuple[int, int]] = []  # (length, first second)
     for begin, end in zip(*union(first[outstanding], behind[outstanding]), strict=True):
         within = filled[np.searchsorted(filled, begin):np.searchsorted(filled, end)]
         edges = np.concatenate([[begin - 1], within, [end]])
         lengths = np.diff(edges) - 1
-        found += [(int(lengths[at]), int(edges[at]) + 1) for at in np.flatnonzero(lengths)]
-    if not found:
+        spans += [(int(lengths[at]), int(edges[at]) + 1) for at in np.flatnonzero(lengths)]
+    if not spans:
         return None
-    longest_s, since_s = max(found, key=lambda stall: (stall[0], -stall[1]))
-    return Stalls(len(found), longest_s, since_s)
+    longest_s, since_s = max(spans, key=lambda stall: (stall[0], -stall[1]))
+    return Stalls(len(spans), longest_s, since_s)

@@ -37,10 +37,10 @@ class WriteCounts:
 
     def __add__(self, other: Self) -> Self:
         """Both have one unit."""
-        known = self.written_bytes is not None and other.written_bytes is not None
+        has_bytes = self.written_bytes is not None and other.written_bytes is not None
         return type(self)(self.unit, self.host + other.host, self.media + other.media,
                           self.host_step + other.host_step, self.media_step + other.media_step,
-                          (self.written_bytes or 0) + (other.written_bytes or 0) if known else None)
+                          (self.written_bytes or 0) + (other.written_bytes or 0) if has_bytes else None)
 
     @property
     def factor(self) -> "WriteAmplification | None":

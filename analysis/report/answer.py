@@ -112,8 +112,8 @@ def two_drives(section: Document, under_test: str | None) -> tuple[Document, Doc
 def changes(section: Document, base: Document, other: Document,
             metrics: Sequence[Metric] | None = None) -> list[Change]:
     """Every metric that both drives have, the largest effect first. Metrics that answer one question stand once."""
-    pairs = {one["figure"]: one for one in section.get("ratios") or ()
-             if {one["base"], one["other"]} == {base["label"], other["label"]}}
+    pairs = {row["figure"]: row for row in section.get("ratios") or ()
+             if {row["base"], row["other"]} == {base["label"], other["label"]}}
     built = []
     for metric in metrics or metrics_of(section):
         values = usable(base, metric), usable(other, metric)
@@ -208,14 +208,14 @@ def differences(section: Document, under_test: str | None = None) -> str:
     if min(entry["n"] for entry in ordered) < ENOUGH_RUNS:
         return more_runs(ordered, metric)
     subject = next((entry for entry in ordered if entry["label"] == under_test), ordered[0])["label"]
-    others = [entry["label"] for entry in ordered if entry["label"] != subject]
-    pairs = {frozenset((one["base"], one["other"])): one for one in section.get("ratios") or ()
-             if one["figure"] == metric.key}
-    tied = [label for label in others if (pairs.get(frozenset((label, subject))) or {}).get("differ") is False]
-    differing = [label for label in others if (pairs.get(frozenset((label, subject))) or {}).get("differ")]
-    if len(others) == 1:
+    labels = [entry["label"] for entry in ordered if entry["label"] != subject]
+    pairs = {frozenset((row["base"], row["other"])): row for row in section.get("ratios") or ()
+             if row["figure"] == metric.key}
+    tied = [label for label in labels if (pairs.get(frozenset((label, subject))) or {}).get("differ") is False]
+    differing = [label for label in labels if (pairs.get(frozenset((label, subject))) or {}).get("differ")]
+    if len(labels) == 1:
         return ""
-    text = f"{subject} differs from {len(differing)} of {len(others)} drives in {noun(metric)}"
+    text = f"{subject} differs from {len(differing)} of {len(labels)} drives in {noun(metric)}"
     return f"{text}; no difference shown to {names(tied)}." if tied else f"{text}."
 
 
@@ -330,8 +330,8 @@ def _of_many(entries: Sequence[Document], metric: Metric, under_test: str | None
                 f"{metric.unit.text(value)}")
     if len(ordered) == 1:
         if len(entries) == 2:
-            other = entries[1] if best is entries[0] else entries[0]
-            why = f"; {other['label']}: no result, {_why_none(other, metric)}"
+            drive = entries[1] if best is entries[0] else entries[0]
+            why = f"; {drive['label']}: no result, {_why_none(drive, metric)}"
         else:
             why = f"; no result of the other {len(entries) - 1} drives"
         return f"{best['label']}: {what} {metric.unit.text(value)}{why}"
@@ -404,9 +404,9 @@ def _without_result(entries: Sequence[Document]) -> str:
     if len(entries) == 1:
         return f"{entries[0]['label']}: no result, {_why_none(entries[0], READ_WAIT)}"
     if len(invalid) == len(entries):
-        first, *others = ([reason["text"] for reason in entry["verdict"]["reasons"] if reason["level"] == "invalid"]
-                          for entry in entries)
-        shared = next((f" ({text})" for text in first if all(text in texts for texts in others)), "")
+        first, *further = ([reason["text"] for reason in entry["verdict"]["reasons"] if reason["level"] == "invalid"]
+                           for entry in entries)
+        shared = next((f" ({text})" for text in first if all(text in texts for texts in further)), "")
         drives = "both" if len(entries) == 2 else f"all {len(entries)}"
         return f"No result: the runs of {drives} drives are invalid{shared}"
     return f"No result: none of {len(entries)} drives has a metric to compare"

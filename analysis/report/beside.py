@@ -97,8 +97,8 @@ def _of_open_pace(entry: Document, title: str, words: str, beside: float, alone:
 
 def _mean(entry: Document, metric: Metric) -> float | None:
     values: Sequence[float | None] = [value_at(run["figures"], metric.path) for run in entry["runs"]]
-    known = [value for value in values if value]
-    return geometric_mean(known) if known and len(known) == len(values) else None
+    numbers = [value for value in values if value]
+    return geometric_mean(numbers) if numbers and len(numbers) == len(values) else None
 
 
 def _phases(entry: Document) -> list[float]:

@@ -93,15 +93,15 @@ def sentence(entry: Document) -> str:
     value = {key: figure["value"] for key, figure in entry["headline"].items()}
     if value[READ_THROUGHPUT.key] is None:
         return ""
-    said = ""
+    text = ""
     if value[LOAD_TIME.key] is not None:
-        said = f"loaded in {units.duration(value[LOAD_TIME.key])}; "
-    said += f"reads were outstanding for {units.duration(value[READ_WAIT.key])}"
+        text = f"loaded in {units.duration(value[LOAD_TIME.key])}; "
+    text += f"reads were outstanding for {units.duration(value[READ_WAIT.key])}"
     if entry["figures"]["write"]["ops"]:
-        said += f" while {units.size(entry['figures']['write']['bytes'] / entry['n'])} were written in the background"
+        text += f" while {units.size(entry['figures']['write']['bytes'] / entry['n'])} were written in the background"
     if value[READ_P99.key] is not None:
-        said += f", and 1 read in 100 took {units.duration(value[READ_P99.key])} or more"
-    return said + (", but this run failed its checks." if entry["verdict"]["level"] == "invalid" else ".")
+        text += f", and 1 read in 100 took {units.duration(value[READ_P99.key])} or more"
+    return text + (", but this run failed its checks." if entry["verdict"]["level"] == "invalid" else ".")
 
 
 def drive_words(drive: Document) -> str:

@@ -137,10 +137,10 @@ def check(document: dict[str, Any], conditions: list[Condition], base: str | Non
         for title, drives in sections:
             first = next((drive for drive in drives if drive.label == base), None) if base else drives[0]
             metric = _resolved(condition, drives)
-            others = [drive for drive in drives if drive is not first]
+            compared_drives = [drive for drive in drives if drive is not first]
             if condition.kind != "change":
-                outcomes += [_on_value(condition, title, metric, drive) for drive in others or drives]
-            elif first is None or not others:
+                outcomes += [_on_value(condition, title, metric, drive) for drive in compared_drives or drives]
+            elif first is None or not compared_drives:
                 outcomes.append(Outcome(condition.text, title, metric, None, drives[0].label, UNKNOWN,
                                         why="there is no base to compare with" if first is None else
                                         "no other run here is of this trace at this pace, and others are never "
@@ -148,7 +148,7 @@ def check(document: dict[str, Any], conditions: list[Condition], base: str | Non
                                         "there is nothing to compare with the base: name runs of two drives, or with "
                                         "two labels"))
             else:
-                outcomes += [_on_change(condition, title, metric, first, drive) for drive in others]
+                outcomes += [_on_change(condition, title, metric, first, drive) for drive in compared_drives]
     return outcomes
 
 
@@ -205,14 +205,14 @@ class _Drive:
 
     def values(self, metric: str) -> tuple[float | None, list[float | None]]:
         """(value of the drive, value of each run or repeat)."""
-        known = find(metric)
-        path = known.path if known else metric
+        definition = find(metric)
+        path = definition.path if definition else metric
         if self.runs:
             runs = [_at(figures, path) for figures in self.runs]
-            if known and known.key in self.headline:
-                value = self.headline[known.key]["value"]
+            if definition and definition.key in self.headline:
+                value = self.headline[definition.key]["value"]
                 return value, runs if value is not None else [None] * len(runs)
-            return (_at(self.figures, path) if known and known.pooled else _mean(runs)), runs
+            return (_at(self.figures, path) if definition and definition.pooled else _mean(runs)), runs
         value = _at(self.figures, path)
         repeats = _at(self.figures, f"{path}_repeats")
         return value, list(repeats) if isinstance(repeats, list) else [value]
@@ -283,13 +283,13 @@ def _on_relative(condition: Condition, document: dict[str, Any], sections: list[
     metric = _in_unit(condition, RELATIVE_PERFORMANCE)
     compared = overview(of_runs, base, scores)
     drives = [drive for _, drives in sections for drive in drives]
-    others = [label for label in dict.fromkeys(drive.label for drive in drives) if label != base]
+    labels = [label for label in dict.fromkeys(drive.label for drive in drives) if label != base]
     title = f"{len(of_runs) + len(scores)} workloads"
-    if not others:
+    if not labels:
         return [Outcome(condition.text, title, metric, None, base, UNKNOWN, why="there is nothing to compare with "
                         "the base: name runs of two drives, or with two labels")]
     outcomes = []
-    for label in others:
+    for label in labels:
         subject = (condition.text, title, metric, base, label)
         why = "; ".join(dict.fromkeys(drive.invalid for drive in drives
                                       if drive.label in (base, label) and drive.invalid))
@@ -329,12 +329,12 @@ def _few(count: int) -> str:
 
 
 def _missing(drive: _Drive, metric: str) -> str:
-    known = find(metric)
-    *above, name = (known.path if known else metric).split(".")
+    definition = find(metric)
+    *above, name = (definition.path if definition else metric).split(".")
     near = _at(drive.figures, ".".join(above)) if above else drive.figures
     if isinstance(near, dict) and name.removesuffix("_ns") in near.get("too_small", ()):
         return f"{metric} of {drive.label} is not known: n too small (n={near['n']:,})"
-    why = known.missing if known and not known.op else "nothing of this kind was measured"
+    why = definition.missing if definition and not definition.op else "nothing of this kind was measured"
     return f"{metric} of {drive.label} is not known: {why}"
 
 
@@ -348,10 +348,10 @@ def _at(figures: Any, key: str) -> Any:
 
 def _mean(values: Sequence[float | None]) -> float | None:
     """The geometric mean of rates and times; the mean of counts, which may be zero."""
-    known = [value for value in values if value is not None]
-    if len(known) < len(values):
+    numbers = [value for value in values if value is not None]
+    if len(numbers) < len(values):
         return None
-    return geometric_mean(known) or sum(known) / len(known)
+    return geometric_mean(numbers) or sum(numbers) / len(numbers)
 
 
 def _resolved(condition: Condition, drives: list[_Drive]) -> str:
@@ -361,11 +361,11 @@ def _resolved(condition: Condition, drives: list[_Drive]) -> str:
     if runs and (metric := find(name)):
         _check_pace(condition, metric, drives[0].paces)
         return _in_unit(condition, metric.key)
-    known = list(dict.fromkeys(path for drive in drives for path in paths(drive.figures)
-                               if isinstance(_at(drive.figures, path), int | float | None)))
+    numeric_paths = list(dict.fromkeys(path for drive in drives for path in paths(drive.figures)
+                                       if isinstance(_at(drive.figures, path), int | float | None)))
     ends = [f"{name}{unit}" for unit in ("", *_UNITS)]
-    matches = [path for path in known if path in ends] or [
-        path for path in known if any(path.endswith(f".{end}") for end in ends)]
+    matches = [path for path in numeric_paths if path in ends] or [
+        path for path in numeric_paths if any(path.endswith(f".{end}") for end in ends)]
     # The slowdown of a test, not that of each of its bursts, which lies deeper.
     matches = [path for path in matches if path.count(".") == min(match.count(".") for match in matches)]
     if len(matches) == 1:
@@ -375,7 +375,7 @@ def _resolved(condition: Condition, drives: list[_Drive]) -> str:
     if matches:
         raise UsageError(f"--fail-if {condition.text!r}: {name!r} may be {', '.join(matches[:6])}",
                          "write one of them in full")
-    names = [*(METRICS if runs else ()), RELATIVE_PERFORMANCE, *known]
+    names = [*(METRICS if runs else ()), RELATIVE_PERFORMANCE, *numeric_paths]
     raise UsageError(f"--fail-if {condition.text!r}: there is no figure {name!r}",
                      did_you_mean(name, names, "list all figures: blkreel compare … --json"))
 
@@ -396,9 +396,9 @@ def _in_unit(condition: Condition, metric: str) -> str:
 
 
 def _unit(metric: str) -> str:
-    known = find(metric)
-    if known:
-        return known.unit.suffix if known.unit.suffix in _UNITS else ""
+    definition = find(metric)
+    if definition:
+        return definition.unit.suffix if definition.unit.suffix in _UNITS else ""
     return next((unit for unit in _UNITS if f"_{metric.split('.')[-1]}".endswith(unit)), "")
 
 

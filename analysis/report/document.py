@@ -93,15 +93,15 @@ def comparison(measured: list[Measured], drop_invalid: bool = False,
     for groups in sections.values():
         entries = _distinct([(entry_of or entry)(runs) for runs in groups.values()])
         first = next(iter(groups.values()))[0]
-        shown: Document = {
+        document: Document = {
             "title": pace_title(first), "claim": claim(first), "source": source(first),
             "pace": first.stored_account.get("pace"), "idle": first.stored_account.get("idle"),
             "ratios": _compared(entries), "paired": None, "entries": [entry.document for entry in entries]}
         if several_devices and (device := condition_of(first).device):
-            shown["title"] += f", device {device} of the trace"
+            document["title"] += f", device {device} of the trace"
         if several_sources:
-            shown["title"] += f" ({workload_words(first.stored_account.get('source', {})) or first.path})"
-        built.append(Section(shown, entries))
+            document["title"] += f" ({workload_words(first.stored_account.get('source', {})) or first.path})"
+        built.append(Section(document, entries))
         notes += differences({entry.document["label"]: condition_of(entry.measured[0]) for entry in entries})
     notes += [f"{entry['label']}: {entry['provider_limit']}" for section in built
               for entry in section.document["entries"]
@@ -130,12 +130,12 @@ def _without_invalid(measured: list[Measured]) -> tuple[list[Measured], list[Doc
 
 def report(measured: Measured) -> tuple[Document, Section]:
     """(the document of one trace or run, the section with what charts need)."""
-    one = entry([measured])
+    drive_entry = entry([measured])
     threads = measured.threads.named(measured.metadata.get("threads") or {})
     section = Section({"title": pace_title(measured), "claim": claim(measured), "source": source(measured),
-                       "pace": one.document["pace"], "idle": one.document["idle"], "ratios": [],
-                       "paired": None, "entries": [one.document]}, [one])
-    content = {"entry": one.document, "source": source(measured), "threads": threads}
+                       "pace": drive_entry.document["pace"], "idle": drive_entry.document["idle"], "ratios": [],
+                       "paired": None, "entries": [drive_entry.document]}, [drive_entry])
+    content = {"entry": drive_entry.document, "source": source(measured), "threads": threads}
     return _document("report", [measured], content), section
 
 
@@ -168,9 +168,9 @@ def entry(runs: list[Measured]) -> Entry:
         "exposure": exposure_document(runs),
         "provider_limit": next((limit.words for limit in limits if limit), None),
         "figures": pooled,
-        "runs": [{"path": str(run.path), "rows": run.rows, "verdict": one, "run": run.metadata.get("run"),
+        "runs": [{"path": str(run.path), "rows": run.rows, "verdict": run_verdict, "run": run.metadata.get("run"),
                   "figures": numbers}
-                 for run, one, numbers in zip(runs, judged, per_run, strict=True)],
+                 for run, run_verdict, numbers in zip(runs, judged, per_run, strict=True)],
     }
     return Entry(content, runs, partial)
 
@@ -186,11 +186,11 @@ def _limit(measured: Measured) -> ProviderLimit | GroupLimit | None:
 def exposure_document(runs: Sequence[Measured]) -> Document | None:
     """The exposure of all runs together, and why no slowdown by writes is stated (`why`, empty if one is); None if one
     of them does not record it."""
-    known = [exposure for run in runs if (exposure := Exposure.of_metadata(run.metadata))]
-    if len(known) < len(runs):
+    exposures = [exposure for run in runs if (exposure := Exposure.of_metadata(run.metadata))]
+    if len(exposures) < len(runs):
         return None
-    pooled = known[0]
-    for exposure in known[1:]:
+    pooled = exposures[0]
+    for exposure in exposures[1:]:
         pooled += exposure
     why = next((why for run in runs if (why := why_no_slowdown(run.metadata))), "")
     return {**pooled.document(), "words": pooled.words(), "why": why}
@@ -216,14 +216,14 @@ def _headlines(pooled: Document, per_run: list[Document]) -> Document:
     figures_of = {}
     for metric in HEADLINE:
         value, values = pooled[metric.key], [run_figures[metric.key] for run_figures in per_run]
-        known = [value for value in values if value is not None]
+        numbers = [value for value in values if value is not None]
         if not metric.pooled and len(values) > 1:
             value = geometric_mean(values)
-        several = len(known) > 1
+        several = len(numbers) > 1
         sure = interval(values) if len(values) >= ENOUGH_RUNS else None
         figures_of[metric.key] = {
-            "value": value, "unit": metric.unit.symbol, "smallest": min(known) if several else None,
-            "largest": max(known) if several else None, "low": sure and sure.low, "high": sure and sure.high,
+            "value": value, "unit": metric.unit.symbol, "smallest": min(numbers) if several else None,
+            "largest": max(numbers) if several else None, "low": sure and sure.low, "high": sure and sure.high,
             "interval": sure and sure.words + (" of the runs' own percentiles" if metric.pooled else ""),
             "rank": None, "ties": []}
     return figures_of
@@ -239,8 +239,8 @@ def _compared(entries: list[Entry]) -> list[Document]:
         of_runs: list[Document] = [_usable(headline(run["figures"], paces), entry.document["verdict"]["withheld"])
                                    for run in entry.document["runs"]]
         for name in runs:
-            if any(one[name] is not None for one in of_runs):
-                runs[name][label_] = [one[name] for one in of_runs]
+            if any(values[name] is not None for values in of_runs):
+                runs[name][label_] = [values[name] for values in of_runs]
     compared = [pair for family in families for pair in pairs({metric.key: runs[metric.key] for metric in family})]
     for name, drives in runs.items():
         differ = {frozenset((pair.base, pair.other)) for pair in compared if pair.figure == name and pair.differ}
@@ -310,9 +310,9 @@ def label(measured: Measured) -> str:
 def drive(measured: Measured) -> Document:
     """The drive of a run or a trace; several drives of one run as one that names them all."""
     if several := measured.account.drives:
-        return {"name": " and ".join(one["name"] for one in several),
-                "model": " and ".join(drive_words(dict(one)) for one in several),
-                "serial_hash": "+".join(one.get("serial_hash") or "" for one in several)}
+        return {"name": " and ".join(member["name"] for member in several),
+                "model": " and ".join(drive_words(dict(member)) for member in several),
+                "serial_hash": "+".join(member.get("serial_hash") or "" for member in several)}
     devices = measured.metadata.get("devices") or []
     if isinstance(devices, dict):
         devices = list(devices.values())
@@ -379,21 +379,21 @@ def claim(measured: Measured) -> str:
     if pace.name in ("asap", "depth"):
         return "Each I/O was issued as soon as there was room: this shows throughput, not how it feels to wait."
     if pace.name == "dependent":
-        said = ("Each I/O was issued when what it had waited for was done, and as long after that as its program had "
+        text = ("Each I/O was issued when what it had waited for was done, and as long after that as its program had "
                 "thought. This shows how long the application would take on this drive.")
         if pace.dependencies == "inferred":
-            said += (" The trace did not observe what waited for what: it was inferred from times alone, and may hold "
+            text += (" The trace did not observe what waited for what: it was inferred from times alone, and may hold "
                      "I/Os back that nothing held back.")
     elif pace.name == "scaled":
-        said = (f"The I/Os were issued at the times of the trace divided by {pace.factor or 0:g}, whether or not "
+        text = (f"The I/Os were issued at the times of the trace divided by {pace.factor or 0:g}, whether or not "
                 "the drive kept up. This shows how the drive responds under this pattern at another intensity.")
     else:
-        said = ("The I/Os were issued at the times of the trace, whether or not the drive kept up. This shows how the "
+        text = ("The I/Os were issued at the times of the trace, whether or not the drive kept up. This shows how the "
                 "drive responds under this pattern; it does not show how long the application would take to load, "
                 "since a faster drive merely idles more.")
     if idle.name != "original":
-        said += " With idle time removed, the drive has less time to recover: do not hold these against the other pace."
-    return said
+        text += " With idle time removed, the drive has less time to recover: do not hold these against the other pace."
+    return text
 
 
 def _pace_order(measured: Measured) -> list[int]:

@@ -41,7 +41,7 @@ class Drive:
 
 
 _TEXTS = {"match", "class", "interface", "flash", "currency", "predecessor", "color"}
-_KEYS = [one.name.rstrip("_") for one in fields(Drive)]
+_KEYS = [field.name.rstrip("_") for field in fields(Drive)]
 
 
 class DrivesFile:
@@ -68,12 +68,12 @@ class DrivesFile:
 
     def colors(self, models: dict[str, str]) -> dict[str, str]:
         """label -> color of the drives that have one. models: label -> model."""
-        found = {label: self.find(label, model) for label, model in models.items()}
-        return {label: drive.color for label, drive in found.items() if drive and drive.color}
+        matches = {label: self.find(label, model) for label, model in models.items()}
+        return {label: drive.color for label, drive in matches.items() if drive and drive.color}
 
     def unmatched(self, models: dict[str, str]) -> list[str]:
         """A warning for each [[drive]] that matches none of these drives. models: label -> model."""
-        names = {name for one in models.items() for name in one if name}
+        names = {name for pair in models.items() for name in pair if name}
         there = ", ".join(label if label.casefold() in model.casefold() or not model else f"{label} ({model})"
                           for label, model in models.items())
         return [f"{self.path or 'drives.toml'}: match = {drive.match!r} matches none of these drives: {there}"
@@ -85,13 +85,13 @@ class DrivesFile:
         if drive is None:
             return {}
         relations = {}
-        for other, model in models.items():
-            if other == label:
+        for candidate, model in models.items():
+            if candidate == label:
                 continue
-            if drive.predecessor and any(_matches(drive.predecessor, name) for name in (other, model)):
-                relations[other] = "predecessor of the drive under test"
-            elif any(_matches(rival, name) for rival in drive.rivals for name in (other, model)):
-                relations[other] = "rival of the drive under test"
+            if drive.predecessor and any(_matches(drive.predecessor, name) for name in (candidate, model)):
+                relations[candidate] = "predecessor of the drive under test"
+            elif any(_matches(rival, name) for rival in drive.rivals for name in (candidate, model)):
+                relations[candidate] = "rival of the drive under test"
         return relations
 
 
@@ -114,9 +114,9 @@ def load(path: str | Path) -> DrivesFile:
         if key != "drive":
             raise _wrong(path, text, None, key, f"{key!r} is not known", "describe each drive below a line [[drive]]")
     drives = content.get("drive", [])
-    if not isinstance(drives, list) or not all(isinstance(one, dict) for one in drives):
+    if not isinstance(drives, list) or not all(isinstance(drive, dict) for drive in drives):
         raise _wrong(path, text, None, "drive", "'drive' is one table", "write [[drive]] with two brackets")
-    return DrivesFile([_drive(path, text, number, one) for number, one in enumerate(drives)], path)
+    return DrivesFile([_drive(path, text, number, drive) for number, drive in enumerate(drives)], path)
 
 
 def _drive(path: Path, text: str, number: int, content: dict[str, Any]) -> Drive:

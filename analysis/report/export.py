@@ -132,7 +132,7 @@ def write(page: model.Page, format: str, output: Output | None = None, chart: st
     """
     if drives is not None:
         page = only(page, drives)
-    charts = {one.id: one for section in page.sections for one in section.charts}
+    charts = {page_chart.id: page_chart for section in page.sections for page_chart in section.charts}
     if format == "html":
         from .html import page as html
         if chart is not None:
@@ -149,7 +149,7 @@ def write(page: model.Page, format: str, output: Output | None = None, chart: st
     if format == "markdown" and chart is None:
         return _text(of_page(page), output, force)
     if format in ("png", "svg"):
-        drawn = {id_: one for id_, one in charts.items() if one.spec is not None}
+        drawn = {id_: page_chart for id_, page_chart in charts.items() if page_chart.spec is not None}
         if chart is not None and chart not in drawn:
             raise UsageError(f"{chart!r} is a table without a picture", f"--chart takes one of: {', '.join(drawn)}")
         if output is None:
@@ -161,7 +161,8 @@ def write(page: model.Page, format: str, output: Output | None = None, chart: st
         return _text(content, output, force)
     if output is None:
         raise UsageError(f"--format {format} makes several tables", "add -o DIRECTORY, or --chart ID for one of them")
-    _directory({one.id + SUFFIXES[format]: _content(one, page, format, size) for one in asked}, output, force)
+    files = {page_chart.id + SUFFIXES[format]: _content(page_chart, page, format, size) for page_chart in asked}
+    _directory(files, output, force)
     return None
 
 
@@ -170,10 +171,10 @@ def only(page: model.Page, drives: set[str]) -> model.Page:
     hidden = {entry.key for entry in page.entries} - drives
     sections = []
     for section in page.sections:
-        charts = [model.Chart(**{**vars(one), "spec": None if one.spec is None else without(one.spec, hidden),
-                                     "table": model.Table(one.table.caption, one.table.columns, tuple(
-                                         row for row in one.table.rows if row.entry not in hidden))})
-                    for one in section.charts]
+        charts = [model.Chart(**{**vars(chart), "spec": None if chart.spec is None else without(chart.spec, hidden),
+                                     "table": model.Table(chart.table.caption, chart.table.columns, tuple(
+                                         row for row in chart.table.rows if row.entry not in hidden))})
+                    for chart in section.charts]
         sections.append(model.Section(section.id, section.title, tuple(charts), section.lead))
     return model.Page(**{**vars(page), "sections": tuple(sections),
                          "entries": tuple(entry for entry in page.entries if entry.key in drives)})
@@ -255,21 +256,21 @@ def picture(chart: model.Chart, page: model.Page, format: str, size: PictureSize
 
 def _size_of(svg: str) -> tuple[float, float]:
     """Width and height of a picture of Vega."""
-    found = _VIEW_BOX.search(svg)
-    assert found is not None
-    return float(found[1]), float(found[2])
+    view_box = _VIEW_BOX.search(svg)
+    assert view_box is not None
+    return float(view_box[1]), float(view_box[2])
 
 
 def _as_wide_as(svg: str, width: int) -> str:
     """The picture with exactly this width: one that is narrower gets a margin on its right, one whose labels do not fit
     becomes smaller."""
     own, height = _size_of(svg)
-    head, rest = svg.split(">", 1)
+    head, body = svg.split(">", 1)
     inside, scale = (float(width), 1.0) if own <= width else (own, width / own)
     head = re.sub(r' width="[^"]*"', f' width="{width}"', head)
     head = re.sub(r' height="[^"]*"', f' height="{height * scale:.2f}"', head)
     head = _VIEW_BOX.sub(f'viewBox="0 0 {inside:.2f} {height:.2f}"', head)
-    background = re.sub(r'<rect width="[^"]*"', f'<rect width="{inside:.2f}"', rest, count=1)
+    background = re.sub(r'<rect width="[^"]*"', f'<rect width="{inside:.2f}"', body, count=1)
     return f"{head}>{background}"
 
 
@@ -300,9 +301,9 @@ def _with_logo(svg: str, brand: Brand) -> str:
     if not brand.logo:
         return svg
     width, height = brand.logo_size
-    head, tag, rest = svg.partition("<g")
+    head, tag, body = svg.partition("<g")
     image = f'<image x="{_PADDING}" y="{_PADDING / 2}" width="{width:.1f}" height="{height}" href="{brand.logo}"/>'
-    return f"{head}{tag}{rest.removesuffix('</svg>')}{image}</svg>"
+    return f"{head}{tag}{body.removesuffix('</svg>')}{image}</svg>"
 
 
 def _folded(texts: list[str], width: int) -> list[str]:
@@ -346,11 +347,11 @@ def _directory(files: dict[str, str | bytes], output: Output, force: bool) -> No
             if base != path:
                 make_directory(base)
                 stack.callback(remove_directory, base, {escape(name): None for name in files})
-            made = []
+            new_files = []
             for name, content in files.items():
-                made.append(stack.enter_context(new_output(base / name, force=force)))
-                made[-1].file.write(content if isinstance(content, bytes) else content.encode())
-            for new in made:
+                new_files.append(stack.enter_context(new_output(base / name, force=force)))
+                new_files[-1].file.write(content if isinstance(content, bytes) else content.encode())
+            for new in new_files:
                 new.publish()
             if base != path:
                 rename(base, path.name)

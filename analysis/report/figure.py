@@ -34,9 +34,9 @@ def printed(document: Document, name: str) -> str:
     value: Any = figures
     for part in path.split("."):
         if not isinstance(value, dict) or part not in value:
-            known = [*(METRICS if "all" in figures else ()), *paths(figures)]
+            names = [*(METRICS if "all" in figures else ()), *paths(figures)]
             raise UsageError(f"there is no figure {name!r}",
-                             did_you_mean(name, known, "list all figures: blkreel report … --json"))
+                             did_you_mean(name, names, "list all figures: blkreel report … --json"))
         value = value[part]
     if isinstance(value, dict):
         raise UsageError(f"{path!r} is several figures", f"--figure takes {path}.{', '.join(value)}")

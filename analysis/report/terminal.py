@@ -145,8 +145,9 @@ def _fitted(sections: Sequence[Document], width: int, room: int) -> _Table:
     for count, table in enumerate(tables):
         lines += len(table.lines)
         if lines > room - 1 and count:
-            rest = len(tables) - count
-            return _joined([*tables[:count], _Table([f"and {rest} more {'section' if rest == 1 else 'sections'}"])])
+            omitted = len(tables) - count
+            words = f"and {omitted} more {'section' if omitted == 1 else 'sections'}"
+            return _joined([*tables[:count], _Table([words])])
     return _joined(tables)
 
 
@@ -274,8 +275,8 @@ def _in_order(entries: Sequence[Document], columns: Sequence[Column]) -> list[Do
     """The best first by the first column, drives without a usable value last; two drives stay in their order."""
     if len(entries) < 3 or not columns:
         return list(entries)
-    known = in_order(entries, columns[0].metric)
-    return [*known, *(entry for entry in entries if entry not in known)]
+    ordered = in_order(entries, columns[0].metric)
+    return [*ordered, *(entry for entry in entries if entry not in ordered)]
 
 
 def _ranks(entries: Sequence[Document], columns: Sequence[Column]) -> TextColumn | None:
@@ -340,6 +341,6 @@ def rank_words(entries: list[Document], metric: Metric) -> str:
 def ratio_words(ratio: Document) -> str:
     """"B against A, wait time: +12.0 % (+8.1 % to +16.2 %), they differ"."""
     value, low, high = (f"{(ratio[key] - 1) * 100:+.1f} %" for key in ("value", "low", "high"))
-    said = "they differ" if ratio["differ"] else f"a tie: {ratio['why']}"
+    outcome = "they differ" if ratio["differ"] else f"a tie: {ratio['why']}"
     title = METRICS[ratio["figure"]].title
-    return f"{ratio['other']} against {ratio['base']}, {within_sentence(title)}: {value} ({low} to {high}), {said}"
+    return f"{ratio['other']} against {ratio['base']}, {within_sentence(title)}: {value} ({low} to {high}), {outcome}"

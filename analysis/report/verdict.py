@@ -72,8 +72,8 @@ def verdict(metadata: Document, numbers: Document, limit: ProviderLimit | GroupL
 def _network(metadata: Document) -> str:
     """`tcp`, of the drives behind a network."""
     devices = metadata.get("devices") or []
-    found = {name for device in devices for name in (device.get("transport") or "").split(", ")} & set(NETWORKS)
-    return ", ".join(sorted(found))
+    networks = {name for device in devices for name in (device.get("transport") or "").split(", ")} & set(NETWORKS)
+    return ", ".join(sorted(networks))
 
 
 def _no_completions(metadata: Document, unseen: int) -> str:
@@ -103,9 +103,9 @@ def of_runs(verdicts: Sequence[Verdict], starts_c: Sequence[float | None] = ()) 
     if len(verdicts) < ENOUGH_RUNS:
         reasons.append(reason("few_runs", "qualified", f"n={len(verdicts)}: fewer than {ENOUGH_RUNS} runs, no interval",
                               None, len(verdicts), ENOUGH_RUNS))
-    if known := [start_c for start_c in starts_c if start_c is not None]:
-        usual_c = median(known)
-        furthest_c = max(known, key=lambda start_c: abs(start_c - usual_c))
+    if temperatures_c := [start_c for start_c in starts_c if start_c is not None]:
+        usual_c = median(temperatures_c)
+        furthest_c = max(temperatures_c, key=lambda start_c: abs(start_c - usual_c))
         if abs(furthest_c - usual_c) > START_APART_C:
             reasons.append(reason("start_temperature", "qualified", f"a run began with the drive at "
                                   f"{furthest_c:.0f} C, the set at {usual_c:.0f} C", None, abs(furthest_c - usual_c),

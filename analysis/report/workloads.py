@@ -95,7 +95,7 @@ def overview_of_scores(scores: Sequence[Score], under_test: str | None) -> Overv
     """Of workloads without runs, relative to the drive under test, or else to the best drive of the first one that
     shares a drive with another. Raises UsageError, with the drives of each, if no two share two drives."""
     shared = [label for score in scores for label in _best_first(score)
-              if sum(label in other.runs for other in scores) >= FEWEST_WORKLOADS]
+              if sum(label in other_score.runs for other_score in scores) >= FEWEST_WORKLOADS]
     for reference in [under_test] if under_test else shared:
         if overview_ := overview((), reference, scores):
             return overview_
@@ -126,8 +126,8 @@ def relative_document(overview: Overview) -> Document:
             "workloads": [{"title": workload.title, "metric": workload.what,
                            "drives": {label: own.share for label, own in workload.drives.items()}}
                           for workload in overview.workloads],
-            "drives": {label: {"value": found.value, "low": found.low, "high": found.high}
-                       for label, found in overview.overall.items()}}
+            "drives": {label: {"value": performance.value, "low": performance.low, "high": performance.high}
+                       for label, performance in overview.overall.items()}}
 
 
 def answer(overview: Overview, entries: Sequence[Document] = ()) -> Answer:
@@ -149,42 +149,43 @@ def percent(share: float) -> str:
     return f"{share * 100:.0f} %" if share >= 0.095 else f"{units.digits(share * 100)} %"
 
 
-def interval_words(found: RelativePerformance) -> str:
+def interval_words(performance: RelativePerformance) -> str:
     """`95 to 99 %`; empty without an interval."""
-    if found.low is None or found.high is None:
+    if performance.low is None or performance.high is None:
         return ""
-    return f"{percent(found.low).removesuffix(' %')} to {percent(found.high)}"
+    return f"{percent(performance.low).removesuffix(' %')} to {percent(performance.high)}"
 
 
 def _sentence(overview: Overview, ordered: Sequence[str]) -> str:
     count = f"{len(overview.workloads)} workloads"
-    others = [label for label in ordered if label != overview.reference]
-    if not others:
+    labels = [label for label in ordered if label != overview.reference]
+    if not labels:
         return f"{overview.reference}: no other drive has a result on all of {count}"
-    best, drives = others[0], f"{len(ordered)} drives"
-    found = overview.overall[best]
-    against, sure = f"{percent(found.value)} of the performance of {overview.reference}", interval_words(found)
+    best, drives = labels[0], f"{len(ordered)} drives"
+    performance = overview.overall[best]
+    sure = interval_words(performance)
+    against = f"{percent(performance.value)} of the performance of {overview.reference}"
     if not sure:
         return f"Over {count}, {best} measured {against}; not supported by one run of a drive"
-    if found.differs and found.value > 1:
+    if performance.differs and performance.value > 1:
         return f"Over {count}, {best} is the fastest of {drives} with {against} ({sure})"
-    tied = [label for label in others if not overview.overall[label].differs]
+    tied = [label for label in labels if not overview.overall[label].differs]
     if tied:
         return f"{overview.reference} ties with {names(tied)} for the best performance of {drives} over {count}"
     return f"{overview.reference} is the fastest of {drives} over {count}; second is {best} with {against} ({sure})"
 
 
 def _differences(overview: Overview) -> str:
-    others = [found for label, found in overview.overall.items() if label != overview.reference]
-    if len(others) < 2 or not all(map(interval_words, others)):
+    drives = [performance for label, performance in overview.overall.items() if label != overview.reference]
+    if len(drives) < 2 or not all(map(interval_words, drives)):
         return ""
-    differing = sum(drive.differs for drive in others)
-    return f"Geometric mean over workloads: {overview.reference} differs from {differing} of {len(others)} drives."
+    differing = sum(drive.differs for drive in drives)
+    return f"Geometric mean over workloads: {overview.reference} differs from {differing} of {len(drives)} drives."
 
 
 def _title(section: Document, sections: Sequence[Document]) -> str:
     title = workload_title(section)
-    alike = sum(workload_title(other) == title for other in sections) > 1
+    alike = sum(workload_title(peer) == title for peer in sections) > 1
     return f"{title}, {within_sentence(section['title'].partition(' (')[0])}" if alike else title
 
 
@@ -194,8 +195,8 @@ def _relative(section: Document, metric: Metric, reference: str) -> dict[str, Re
     base = values.get(reference)
     if base is None:
         return {}
-    differ = {frozenset((one["base"], one["other"])): one["differ"] for one in section["ratios"]
-              if one["figure"] == metric.key}
+    differ = {frozenset((pair["base"], pair["other"])): pair["differ"] for pair in section["ratios"]
+              if pair["figure"] == metric.key}
     return {label: Relative(value / base if metric.better == "higher" else base / value, metric.unit.text(value),
                             False if label == reference else differ.get(frozenset((label, reference))))
             for label, value in values.items()}

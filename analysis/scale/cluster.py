@@ -151,10 +151,10 @@ class Cluster:
         lacking = [address for address, version in versions.items() if isinstance(version, Exception)]
         if lacking:
             raise self._lacking(lacking)
-        others = {address: version for address, version in versions.items() if version != __version__}
-        if others:
-            address, version = next(iter(others.items()))
-            raise BlkreelError(f"{len(others)} of {len(versions)} workers have another blkreel than {__version__}: "
+        mismatches = {address: version for address, version in versions.items() if version != __version__}
+        if mismatches:
+            address, version = next(iter(mismatches.items()))
+            raise BlkreelError(f"{len(mismatches)} of {len(versions)} workers have another blkreel than {__version__}: "
                                f"{address} has {version}", "install one version everywhere")
 
     def _lacking(self, workers: list[str]) -> BlkreelError:

@@ -71,12 +71,12 @@ def _add_path(dataset: Dataset, path: Path) -> None:
         dataset.locations.append(path)
 
 
-def _add_directory(dataset: Dataset, directory: Path, seen: set[Path]) -> None:
-    """seen: real paths above and beside, because a link may lead back."""
+def _add_directory(dataset: Dataset, directory: Path, real_paths: set[Path]) -> None:
+    """real_paths: of the directories above and beside, because a link may lead back."""
     real = directory.resolve()
-    if real in seen:
+    if real in real_paths:
         return
-    seen.add(real)
+    real_paths.add(real)
     if (directory / RUN_RECORDS).is_file():
         dataset.locations.append(directory)
     elif (directory / TEST).is_file():
@@ -88,7 +88,7 @@ def _add_directory(dataset: Dataset, directory: Path, seen: set[Path]) -> None:
             raise TraceError(f"{directory} cannot be read: {error.strerror}", f"ls -ld {directory}") from None
         for path in inside:
             if path.is_dir() and not path.name.startswith("."):
-                _add_directory(dataset, path, seen)
+                _add_directory(dataset, path, real_paths)
             elif _is_trace(path.name):
                 dataset.locations.append(path)
 
@@ -138,10 +138,10 @@ def _natural(path: object) -> list[tuple[int, str]]:
 
 def refuse_repeated(locations: Iterable[Location]) -> None:
     """Raise UsageError if two of the locations are the same run."""
-    seen: set[Location] = set()
+    distinct: set[Location] = set()
     for location in locations:
         where: Location = location if isinstance(location, StorageUrl) else location.resolve()
         where = where.parent if where.name == RUN_RECORDS else where
-        if where in seen:
+        if where in distinct:
             raise UsageError(f"{location} is named twice", "name each run once: one run is not two repetitions")
-        seen.add(where)
+        distinct.add(where)

@@ -184,7 +184,7 @@ def _read(traces: list[_Trace], plan: _Plan, read_options: ReadOptions, cache: P
                 continue
             own = results.setdefault(trace.index, {})
             own[index] = result
-            if len(own) == sum(other is trace for other, _ in parts):
+            if len(own) == sum(part_trace is trace for part_trace, _ in parts):
                 _finish(trace, [own[at] for at in sorted(own)], plan, cache)
                 del results[trace.index]
     for trace in traces:

@@ -87,13 +87,13 @@ class Pool:
                 self._end()
 
     def _start(self) -> Connection:
-        ours, theirs = _SPAWN.Pipe()
-        process = _SPAWN.Process(target=_work, args=(theirs,), daemon=True)
+        parent_end, child_end = _SPAWN.Pipe()
+        process = _SPAWN.Process(target=_work, args=(child_end,), daemon=True)
         resource_tracker.ensure_running()  # with the first process it would start, and unblock interrupts
-        with _interrupts_blocked(), _without_main(), theirs:
+        with _interrupts_blocked(), _without_main(), child_end:
             process.start()
-        self._processes[ours] = process
-        return ours
+        self._processes[parent_end] = process
+        return parent_end
 
     def _bury(self, pipe: Connection) -> None:
         pipe.close()

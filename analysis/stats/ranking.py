@@ -85,8 +85,8 @@ def _judged(pair: Pair, p: float | None, family: int) -> Pair:
 
 def best_first(values: Mapping[K, float | None], higher_is_better: bool) -> list[K]:
     """The keys that have a value, by it; equal ones in the order in which they came."""
-    known = [(value, key) for key, value in values.items() if value is not None]
-    return [key for _, key in sorted(known, key=lambda pair: pair[0], reverse=higher_is_better)]
+    items = [(value, key) for key, value in values.items() if value is not None]
+    return [key for _, key in sorted(items, key=lambda pair: pair[0], reverse=higher_is_better)]
 
 
 def places_by_value(values: Mapping[K, float | None], higher_is_better: bool) -> dict[K, int]:
@@ -102,16 +102,16 @@ def places_by_value(values: Mapping[K, float | None], higher_is_better: bool) ->
 def ranked(runs: dict[str, Values], differ: set[frozenset[str]], higher_is_better: bool) -> dict[str, Place]:
     """The place of each drive in one figure. runs: key -> value of each run; differ: the pairs that do."""
     values = {key: geometric_mean(own) for key, own in runs.items() if len(own) >= ENOUGH_RUNS}
-    known = best_first(dict(sorted(values.items())), higher_is_better)
+    ordered = best_first(dict(sorted(values.items())), higher_is_better)
     groups: list[list[str]] = []
-    for key in known:
+    for key in ordered:
         if not groups or any(frozenset((key, member)) in differ for member in groups[-1]):
             groups.append([])
         groups[-1].append(key)
     places, before = {key: Place() for key in runs}, 0
     for group in groups:
         for key in group:
-            ties = tuple(other for other in known if other != key and frozenset((key, other)) not in differ)
+            ties = tuple(rival for rival in ordered if rival != key and frozenset((key, rival)) not in differ)
             places[key] = Place(before + 1, ties)
         before += len(group)
     return places

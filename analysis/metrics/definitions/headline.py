@@ -16,10 +16,10 @@ from .registry import METRICS, value_at
 
 @dataclass(frozen=True)
 class PaceHeadline:
-    """Keys of metrics. leading: what the first lines show and rank. others: shown beside them and ranked apart."""
+    """Keys of metrics. leading: what the first lines show and rank. secondary: shown beside them and ranked apart."""
 
     leading: tuple[str, ...]
-    others: tuple[str, ...]
+    secondary: tuple[str, ...]
 
 
 _OPEN = PaceHeadline(("read_wait", "read_throughput", "read_response_p99"),
@@ -40,7 +40,7 @@ _HEADLINES = {
 
 # Of all paces: what `headline` of a document holds.
 HEADLINE = tuple(METRICS[key] for key in dict.fromkeys(
-    key for keys in ([lead.leading for lead in _HEADLINES.values()], [lead.others for lead in _HEADLINES.values()])
+    key for keys in ([lead.leading for lead in _HEADLINES.values()], [lead.secondary for lead in _HEADLINES.values()])
     for metric_key in keys for key in metric_key))
 LOAD_TIME = METRICS["load_time"]
 SLOWDOWN_BY_WRITES, BACKGROUND_REACHED = METRICS["slowdown_by_writes"], METRICS["background_reached"]
@@ -66,8 +66,8 @@ def leading_metrics(paces: Iterable[str]) -> tuple[Metric, ...]:
 def headline_metrics(paces: Iterable[str]) -> tuple[Metric, ...]:
     """What a comparison shows of each drive at these paces: the leading metrics, then the others."""
     paces = tuple(paces)
-    others = _of_keys(paces, lambda headline: headline.others)
-    return tuple(dict.fromkeys((*leading_metrics(paces), *others)))
+    secondary = _of_keys(paces, lambda headline: headline.secondary)
+    return tuple(dict.fromkeys((*leading_metrics(paces), *secondary)))
 
 
 def ranked_families(paces: Iterable[str]) -> tuple[tuple[Metric, ...], tuple[Metric, ...]]:

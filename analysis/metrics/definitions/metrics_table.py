@@ -41,8 +41,8 @@ def _headline_rows() -> Iterator[str]:
     """A row for each run of paces with the same metrics."""
     def metrics(pace: str) -> str:
         leading = leading_metrics([pace])
-        others = (metric for metric in headline_metrics([pace]) if metric not in leading)
-        return " | ".join(", ".join(f"`{metric.key}`" for metric in column) for column in (leading, others))
+        secondary = (metric for metric in headline_metrics([pace]) if metric not in leading)
+        return " | ".join(", ".join(f"`{metric.key}`" for metric in column) for column in (leading, secondary))
 
     for columns, paces in groupby(ALL_PACES, metrics):
         yield f"| {', '.join(paces)} | {columns} |"
@@ -71,8 +71,8 @@ def _metric_rows(titled: Iterable[tuple[Metric | ClassMetric, str]],
 
 def with_table(text: str) -> str:
     """A Markdown page with the current table between its two markers. Raises ValueError where they are missing."""
-    before, begin, rest = text.partition(_BEGIN)
-    _, end, after = rest.partition(_END)
+    before, begin, tail = text.partition(_BEGIN)
+    _, end, after = tail.partition(_END)
     if not begin or not end:
         raise ValueError(f"no markers: {_BEGIN} and {_END}")
     return f"{before}{begin}\n\n{table()}\n\n{end}{after}"

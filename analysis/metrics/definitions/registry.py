@@ -305,8 +305,8 @@ def _read_ahead_share(partial: Partial, times: RunTimes) -> Value:
 
 
 def _amplification(times: RunTimes) -> float | None:
-    known = write_amplification(times.writes)
-    return known.value if known else None
+    amplification = write_amplification(times.writes)
+    return amplification.value if amplification else None
 
 
 def _media_per_day(partial: Partial, times: RunTimes) -> Value:

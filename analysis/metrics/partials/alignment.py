@@ -46,8 +46,8 @@ class Alignment:
 
     def join(self, later: "Alignment") -> "Alignment":
         """Of two consecutive parts of one run."""
-        both = (self.ends[:, 1] >= 0) & (later.ends[:, 0] >= 0)
-        continued = np.array([int((self.ends[both, 1] // size == later.ends[both, 0] // size).sum())
+        in_both = (self.ends[:, 1] >= 0) & (later.ends[:, 0] >= 0)
+        continued = np.array([int((self.ends[in_both, 1] // size == later.ends[in_both, 0] // size).sum())
                               for size in BLOCK_BYTES], np.int64)
         first = np.where(self.ends[:, 0] >= 0, self.ends[:, 0], later.ends[:, 0])
         last = np.where(later.ends[:, 1] >= 0, later.ends[:, 1], self.ends[:, 1])

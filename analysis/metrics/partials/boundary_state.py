@@ -142,17 +142,17 @@ def _of_rows(submit_ns: np.ndarray, latency_ns: np.ndarray, op: np.ndarray, due_
         raise out_of_order()
     if submit_ns[0] < -_LATENCY_LIMIT_NS or submit_ns[-1] >= _LIMIT_NS or latency_ns.max() >= _LATENCY_LIMIT_NS:
         raise out_of_range()
-    seen = latency_ns >= 0
+    mask = latency_ns >= 0
     if flags is not None:
-        seen &= (flags & FLAGS["role_background"]) == 0
+        mask &= (flags & FLAGS["role_background"]) == 0
     last_ns = int(submit_ns[-1])
-    if not seen.any():
+    if not mask.any():
         return Carry(last_ns)
-    kinds, begin_ns = classes_of(op[seen]), submit_ns[seen]
-    complete_ns = begin_ns + latency_ns[seen]
+    kinds, begin_ns = classes_of(op[mask]), submit_ns[mask]
+    complete_ns = begin_ns + latency_ns[mask]
     wait_ns = begin_ns
     if due_ns is not None and flags is not None:
-        due_ns, full = due_ns[seen], (flags[seen] & FLAGS["queue_full"]) != 0
+        due_ns, full = due_ns[mask], (flags[mask] & FLAGS["queue_full"]) != 0
         wait_ns = np.where(full & (due_ns >= 0) & (due_ns < begin_ns),
                            np.maximum(due_ns, begin_ns - QUEUED_LIMIT_NS), begin_ns)
     first, reach, uncovered = [], [], []

@@ -268,8 +268,8 @@ class Histogram(Distribution):
 
     def items(self) -> tuple[np.ndarray, np.ndarray]:
         """(mean of each bin, rounded to an integer; how many values it has)."""
-        whole, rest = np.divmod(self._totals, self._counts)  # the double of a total may not fit
-        return whole + (rest >= self._counts - rest), self._counts
+        whole, remainder = np.divmod(self._totals, self._counts)  # the double of a total may not fit
+        return whole + (remainder >= self._counts - remainder), self._counts
 
     def totals(self) -> np.ndarray:
         return self._totals

@@ -47,10 +47,10 @@ class LatencyPoints:
 
     def join(self, later: "LatencyPoints") -> "LatencyPoints":
         """Join two consecutive parts of one run."""
-        both = LatencyPoints(max(self.width_ns, later.width_ns), *(
+        points = LatencyPoints(max(self.width_ns, later.width_ns), *(
             np.concatenate([getattr(self, name), getattr(later, name)])
             for name in ("kind", "since_ns", "latency_ns", "ops")))
-        return both._gathered(both.kind, both.since_ns // both.width_ns, both._rows())
+        return points._gathered(points.kind, points.since_ns // points.width_ns, points._rows())
 
     def thinned(self, most: int) -> "LatencyPoints":
         """At most `most` points. The rows of a class with the most points get wider columns first, so that dense areas

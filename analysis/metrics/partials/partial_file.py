@@ -197,8 +197,9 @@ def _fields_of(record_name: str) -> list[tuple[str, Any, Any]]:
     """(name, type, default) of the fields; the default of one without is None."""
     kind = _RECORDS[record_name]
     hints = get_type_hints(kind)
-    return [(each.name, hints[each.name], None if each.default is MISSING and each.default_factory is MISSING
-             else each.default if each.default_factory is MISSING else each.default_factory()) for each in fields(kind)]
+    return [(field.name, hints[field.name], None if field.default is MISSING and field.default_factory is MISSING
+             else field.default if field.default_factory is MISSING else field.default_factory())
+            for field in fields(kind)]
 
 
 def _has_type(value: Any, hint: Any) -> bool:

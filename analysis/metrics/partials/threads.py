@@ -64,8 +64,8 @@ class Threads:
         before, after = (_at(threads, tids) for threads in (self, later))
         rows = before.copy()
         rows[:, :, :len(SUMS)] += after[:, :, :len(SUMS)]
-        both = (before[..., _FIRST["first_offset"]] >= 0) & (after[..., _FIRST["first_offset"]] >= 0)
-        continues = (both & (after[..., _FIRST["first_offset"]] == before[..., _FIRST["end_offset"]])
+        in_both = (before[..., _FIRST["first_offset"]] >= 0) & (after[..., _FIRST["first_offset"]] >= 0)
+        continues = (in_both & (after[..., _FIRST["first_offset"]] == before[..., _FIRST["end_offset"]])
                    & (after[..., _FIRST["first_device"]] == before[..., _FIRST["end_device"]]))
         rows[..., SUMS.index("sequential_ops")] += continues
         rows[..., SUMS.index("sequential_bytes")] += continues * after[..., _FIRST["first_bytes"]]
@@ -96,8 +96,8 @@ class Threads:
 
 def _process_of(tid: int, names: dict[str, dict[str, Any]]) -> tuple[str, int | None]:
     """(command name, process) of a thread."""
-    known = names.get(str(tid), {})
-    return known.get("comm") or ("unknown" if tid < 0 else f"thread {tid}"), known.get("pid")
+    thread = names.get(str(tid), {})
+    return thread.get("comm") or ("unknown" if tid < 0 else f"thread {tid}"), thread.get("pid")
 
 
 def _at(threads: Threads, tids: np.ndarray) -> np.ndarray:

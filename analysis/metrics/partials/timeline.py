@@ -48,8 +48,8 @@ class Timeline:
     def join(self, later: "Timeline") -> "Timeline":
         """Join two consecutive parts of one run."""
         first, second = self.copy(), later.copy()
-        for line, other in ((first, second), (second, first)):
-            while line.width_ns < other.width_ns:
+        for line, partner in ((first, second), (second, first)):
+            while line.width_ns < partner.width_ns:
                 line.coarsen()
         spans = [timeline.span_ns for timeline in (self, later) if timeline.span_ns is not None]
         return Timeline(first.width_ns, first.bytes + second.bytes, first.ops + second.ops, max(spans, default=None))

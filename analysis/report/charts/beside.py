@@ -20,22 +20,22 @@ from .slowdown import EXPOSURE_COLUMNS, exposure_values
 
 def beside(entries: Sequence[Datum], id_: str) -> Chart | None:
     """entries: of a section. None where no run has a background."""
-    known = [entry for entry in entries if of_entry(entry)]
-    if not known:
+    with_background = [entry for entry in entries if of_entry(entry)]
+    if not with_background:
         return None
-    measure = measure_of(known[0])
+    measure = measure_of(with_background[0])
     alone = ALONE[measure.key]
-    values = [(entry, value) for entry in known if (value := _beside(entry, measure, alone)) is not None]
+    values = [(entry, value) for entry in with_background if (value := _beside(entry, measure, alone)) is not None]
     values.sort(key=lambda pair: pair[1])
     ordered = [entry for entry, _ in values]
     bars = [_bar(entry, value, measure, alone, place) for place, (entry, value) in enumerate(values)]
     style = SeriesStyle.of_entries(ordered, [entry["label"] for entry in ordered])
-    what, words = noun(measure), of_entry(known[0])
+    what, words = noun(measure), of_entry(with_background[0])
     title = f"{what[:1].upper()}{what[1:]} beside {words}"
     text = f"Upper bar: alone. Lower bar: beside {words}; at the right the slowdown."
     absent = [entry["label"] for entry in entries if entry["label"] not in {bar.entry for bar in bars}]
     notes = (f"Without a value: {', '.join(absent)}.",) if absent else ()
-    return Chart(id_, title, _table(known, measure, alone, title),
+    return Chart(id_, title, _table(with_background, measure, alone, title),
                  bar_rows(f"{title} by drive, the least first", bars, style, Axis(what, "ns", "linear")), "lower", text,
                  notes)
 
@@ -54,7 +54,7 @@ def _bar(entry: Datum, value: float, measure: Metric, alone: Metric, place: int)
                spread=slowdown_words(entry) if before is not None else "")
 
 
-def _table(known: Sequence[Datum], measure: Metric, alone: Metric, title: str) -> Table:
+def _table(with_background: Sequence[Datum], measure: Metric, alone: Metric, title: str) -> Table:
     columns = (Column("drive", "Drive"), Column("alone", "Alone", "time", "ns", alone.formula, better="lower"),
                Column("beside", "Beside", "time", "ns", measure.formula, better="lower"),
                Column("slowdown", "Slowdown", "number", "×", SLOWDOWN_BY_WRITES.formula, better="lower"),
@@ -64,7 +64,7 @@ def _table(known: Sequence[Datum], measure: Metric, alone: Metric, title: str) -
                Column("background_p99", "Background p99", "time", "ns", "latency of its writes", better="lower"),
                *EXPOSURE_COLUMNS, Column("runs", "Runs", "count"))
     rows = []
-    for entry in known:
+    for entry in with_background:
         slowdown = entry["headline"][SLOWDOWN_BY_WRITES.key]
         values: dict[str, Any] = {
             "drive": entry["label"], "alone": usable(entry, alone), "beside": _beside(entry, measure, alone),

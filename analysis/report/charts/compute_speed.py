@@ -43,30 +43,30 @@ def compute_speed(section: Datum, sections: Sequence[Datum], id_: str, order: Se
     Curves are those that were simulated with a run on a simulated drive, else the load times of the same drive in
     sections: runs of the same trace with `--compute`.
     """
-    others = [(entry, Run.of(entry["runs"][0])) for other in sections for entry in other["entries"]]
-    known = [curve for entry in section["entries"] if (curve := _curve(entry, others))]
-    if not known:
+    candidates = [(entry, Run.of(entry["runs"][0])) for other_section in sections for entry in other_section["entries"]]
+    all_curves = [curve for entry in section["entries"] if (curve := _curve(entry, candidates))]
+    if not all_curves:
         return None
-    speeds = sorted({speed for curve in known for speed in curve.load_ns})
+    speeds = sorted({speed for curve in all_curves for speed in curve.load_ns})
     names = tuple(_name(speed) for speed in speeds)
     points = [Point(curve.entry["label"], LOAD_TIME.title, speeds.index(speed), load_ns)
-              for curve in known for speed, load_ns in sorted(curve.load_ns.items())]
-    style = SeriesStyle.of_entries([curve.entry for curve in known], order, (LOAD_TIME.title,))
+              for curve in all_curves for speed, load_ns in sorted(curve.load_ns.items())]
+    style = SeriesStyle.of_entries([curve.entry for curve in all_curves], order, (LOAD_TIME.title,))
     title = "Load time over compute speed"
     notes = ["Waits for timers, frames or the network count as computing."]
-    if any(curve.is_simulated for curve in known):
+    if any(curve.is_simulated for curve in all_curves):
         notes.append("Simulated with the run, on a fresh drive.")
     spec = curves(f"{title}, by drive", points, style, Axis("compute speed", kind="names", names=names),
                   Axis(LOAD_TIME.title.lower(), "ns"))
-    return Chart(id_, title, _table(known, title), spec, "lower", f"{compute_sentence(known)}.", tuple(notes))
+    return Chart(id_, title, _table(all_curves, title), spec, "lower", f"{compute_sentence(all_curves)}.", tuple(notes))
 
 
-def compute_sentence(known: Sequence[_Curve]) -> str:
+def compute_sentence(all_curves: Sequence[_Curve]) -> str:
     """Whether a faster drive or a faster processor helps, of one drive; how far the drives are apart, of several."""
-    if len(known) == 1:
-        return _of_one(known[0])
-    fastest = min(curve.fastest for curve in known)
-    here, there = ([curve.load_ns[speed] for curve in known if speed in curve.load_ns] for speed in (1, fastest))
+    if len(all_curves) == 1:
+        return _of_one(all_curves[0])
+    fastest = min(curve.fastest for curve in all_curves)
+    here, there = ([curve.load_ns[speed] for curve in all_curves if speed in curve.load_ns] for speed in (1, fastest))
     if min(there) <= 0:
         return "Without computing, a drive takes no time"
     apart = [units.digits(max(times) / min(times)) for times in (here, there)]
@@ -98,7 +98,7 @@ def _name(speed: float) -> str:
     return _WITHOUT if speed == float("inf") else f"x{speed:g}"
 
 
-def _curve(entry: Datum, others: Sequence[tuple[Datum, Run]]) -> _Curve | None:
+def _curve(entry: Datum, candidates: Sequence[tuple[Datum, Run]]) -> _Curve | None:
     run = Run.of(entry["runs"][0])
     if run.pace.name != "dependent" or _speed(run) != 1:
         return None
@@ -106,8 +106,8 @@ def _curve(entry: Datum, others: Sequence[tuple[Datum, Run]]) -> _Curve | None:
     load_ns: dict[float, float] = {_of(point.compute): point.load_time_ns for point in run.compute_curve}
     if load_ns:
         return _Curve(entry, load_ns, bound_ns, True) if load_ns.get(1, 0) > 0 else None
-    for other, own in [(entry, run), *others]:
-        if _identity(other, own) == _identity(entry, run) and (value := _load_ns(other)) is not None:
+    for candidate, own in [(entry, run), *candidates]:
+        if _identity(candidate, own) == _identity(entry, run) and (value := _load_ns(candidate)) is not None:
             load_ns.setdefault(_speed(own), value)
     return _Curve(entry, load_ns, bound_ns, False) if 1 in load_ns and len(load_ns) > 1 else None
 
@@ -132,13 +132,13 @@ def _of(compute: float | str) -> float:
     return float("inf") if compute == NO_COMPUTING else float(compute)
 
 
-def _table(known: Sequence[_Curve], title: str) -> Table:
+def _table(all_curves: Sequence[_Curve], title: str) -> Table:
     columns = (Column("drive", "Drive"), Column("compute", "Compute speed"),
                Column("load_time_ns", LOAD_TIME.title, "time", "ns", _FORMULA, better="lower"),
                Column("change", "Change", "change", "%", "load time / load time at x1 - 1"),
                Column("bound_ns", "Without latency", "time", "ns", "load time on a drive without latency"))
     rows = []
-    for curve in known:
+    for curve in all_curves:
         for speed, load_ns in sorted(curve.load_ns.items()):
             bound_ns = curve.bound_ns if speed == 1 else None
             rows.append(Row({"drive": curve.entry["label"], "compute": _name(speed), "load_time_ns": load_ns,

@@ -48,14 +48,14 @@ def efficiency(entries: Sequence[Entry], id_: str, order: Sequence[str]) -> Char
                Column("energy_j", "Energy", "number", "J", "of all its runs"), Column("data_bytes", "Data", "size"),
                Column("meter", "Meter"))
     table = Table("Energy over whole runs", columns, tuple(
-        Row({"drive": one.document["label"], "efficiency_mb_per_j": one.mb_per_j, "average_w": one.watts,
-             "energy_j": one.joules, "data_bytes": one.data_bytes, "meter": one.meter}, one.document["label"],
-            path=path_of(one.document)) for one in sorted(measured, key=lambda one: -one.mb_per_j)))
+        Row({"drive": drive.document["label"], "efficiency_mb_per_j": drive.mb_per_j, "average_w": drive.watts,
+             "energy_j": drive.joules, "data_bytes": drive.data_bytes, "meter": drive.meter}, drive.document["label"],
+            path=path_of(drive.document)) for drive in sorted(measured, key=lambda drive: -drive.mb_per_j)))
     notes = [f"{_DIRECTION} Under one arrival pattern all drives move the same data, so power decides."]
-    notes += _missing("Power not measured", entries, [one.document for one in measured])
+    notes += _missing("Power not measured", entries, [drive.document for drive in measured])
     spec = scatter("Data per energy against average power, by drive",
-                   [Point(one.document["label"], "", one.watts, one.mb_per_j) for one in measured],
-                   SeriesStyle.of_entries([one.document for one in measured], order), Axis("average power", "W"),
+                   [Point(drive.document["label"], "", drive.watts, drive.mb_per_j) for drive in measured],
+                   SeriesStyle.of_entries([drive.document for drive in measured], order), Axis("average power", "W"),
                    Axis("efficiency", "MB/J"))
     return Chart(id_, "Efficiency", table, spec, notes=tuple(notes))
 
@@ -146,9 +146,9 @@ def endurance(entries: Sequence[Entry], id_: str, drives_file: DrivesFile | None
 
 def _counts(entry: Entry) -> WriteCounts | None:
     """Of all runs of an entry together; None if one of them has none."""
-    found = [WriteCounts.of(Run.of(run)) for run in entry.document["runs"]]
-    known = [counts for counts in found if counts]
-    return reduce(add, known) if known and len(known) == len(found) else None
+    run_counts = [WriteCounts.of(Run.of(run)) for run in entry.document["runs"]]
+    present = [counts for counts in run_counts if counts]
+    return reduce(add, present) if present and len(present) == len(run_counts) else None
 
 
 def _row(entry: Entry, counts: WriteCounts, drives_file: DrivesFile | None) -> Row:

@@ -109,8 +109,8 @@ def _stutter_table(document: dict[str, Any], label: str) -> Table:
                       better="lower"),
                Column("ios", "I/Os", "count"), Column("longest", "Longest wait for"),
                Column("latency_ns", "Its latency", "time")]
-    if other := document["other_drive"]:
-        columns.append(Column("other_time_ns", f"On {other['label']}", "time", better="lower",
+    if drive := document["other_drive"]:
+        columns.append(Column("other_time_ns", f"On {drive['label']}", "time", better="lower",
                               formula="frame time with each wait changed by the difference of the latencies"))
     return Table("Stutters in order of time", tuple(columns), tuple(_rows(document["stutters"], label)))
 

@@ -93,8 +93,8 @@ def _caption(entry: Datum) -> list[str]:
     lines = []
     for op in _OPS:
         latency = entry["runs"][0]["figures"][op]["latency"]
-        known = [(name, latency[f"{name}_ns"]) for name in ("p99", "max") if latency[f"{name}_ns"] is not None]
-        lines.append(" · ".join(f"{op} {name} {units.duration(ns)}" for name, ns in known))
+        latencies = [(name, latency[f"{name}_ns"]) for name in ("p99", "max") if latency[f"{name}_ns"] is not None]
+        lines.append(" · ".join(f"{op} {name} {units.duration(ns)}" for name, ns in latencies))
     return [line for line in lines if line]
 
 

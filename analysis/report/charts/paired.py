@@ -77,9 +77,9 @@ def _losses(pairs: Sequence[Datum], prefix: str) -> Chart:
                Column("at_ns", "At", "time"), Column("offset_bytes", "Offset", "size"),
                Column("length_bytes", "Size", "block"), Column("base_ns", "Other drive", "time"),
                Column("other_ns", "This drive", "time"))
-    rows = tuple(Row({"drive": pair["other"], **{column.key: one.get(column.key) for column in columns[1:]}},
+    rows = tuple(Row({"drive": pair["other"], **{column.key: loss.get(column.key) for column in columns[1:]}},
                      pair["other"], group=f"{pair['other']} against {pair['base']}")
-                 for pair in pairs for one in pair["losses"][:max(_FEWEST_LOSSES, _LOSSES // len(pairs))])
+                 for pair in pairs for loss in pair["losses"][:max(_FEWEST_LOSSES, _LOSSES // len(pairs))])
     return Chart(f"{prefix}losses", "I/Os with the largest increase of latency", Table(
         f"The I/Os with the largest increase of latency over {pairs[0]['base']}", columns, rows), wide=True)
 
@@ -88,11 +88,11 @@ def ratios(section: Datum, prefix: str, marked: str | None) -> Chart | None:
     """Which drives differ over runs: pairs with enough runs for an interval. marked: the drive under test, the
     base of its pairs. With more than four drives, only its pairs or those of the first drive are listed."""
     leading = leading_metrics(pace_names(section["pace"]))
-    tested = [_against(one, marked) for one in section.get("ratios") or [] if one["differ"] is not None
-              and METRICS[one["figure"]] in leading]
+    tested = [_against(ratio, marked) for ratio in section.get("ratios") or [] if ratio["differ"] is not None
+              and METRICS[ratio["figure"]] in leading]
     if len(section["entries"]) > 4:
         base = marked or section["entries"][0]["label"]
-        tested = [one for one in tested if base == one["base"]]
+        tested = [ratio for ratio in tested if base == ratio["base"]]
     if not tested:
         return None
     columns = (Column("other", "Drive"), Column("base", "Against"),
@@ -101,17 +101,18 @@ def ratios(section: Datum, prefix: str, marked: str | None) -> Chart | None:
                Column("high", "Interval, high", "change", formula=_WELCH),
                Column("p", "p", "p", formula="Welch, adjusted for all comparisons of the section (Holm)"),
                Column("verdict", "They", formula="differ where the interval excludes no difference, by more than 2 %"))
-    rows = [Row({"other": one["other"], "base": one["base"], "change": one["value"] - 1, "low": one["low"] - 1,
-                 "high": one["high"] - 1, "p": one["p"], "verdict": "differ" if one["differ"] else "tie"}, one["other"],
-                {}, {"verdict": one["why"]} if one["why"] else {}, METRICS[one["figure"]].title) for one in tested]
+    rows = [Row({"other": ratio["other"], "base": ratio["base"], "change": ratio["value"] - 1, "low": ratio["low"] - 1,
+                 "high": ratio["high"] - 1, "p": ratio["p"], "verdict": "differ" if ratio["differ"] else "tie"},
+                ratio["other"], {}, {"verdict": ratio["why"]} if ratio["why"] else {}, METRICS[ratio["figure"]].title)
+            for ratio in tested]
     return Chart(f"{prefix}ratios", "Which drives differ", Table(
         "Ratios of the geometric means over runs; the unit of repetition is a whole run", columns, tuple(rows)),
         wide=True)
 
 
-def _against(one: Datum, marked: str | None) -> Datum:
+def _against(ratio: Datum, marked: str | None) -> Datum:
     """The pair with the marked drive as its base."""
-    if one["other"] != marked:
-        return one
-    return {**one, "base": one["other"], "other": one["base"], "value": 1 / one["value"], "low": 1 / one["high"],
-            "high": 1 / one["low"]}
+    if ratio["other"] != marked:
+        return ratio
+    return {**ratio, "base": ratio["other"], "other": ratio["base"], "value": 1 / ratio["value"],
+            "low": 1 / ratio["high"], "high": 1 / ratio["low"]}

@@ -33,8 +33,8 @@ class RankedEntry:
 def ranked(entries: Sequence[Datum], metric: Metric) -> list[RankedEntry]:
     """Entries of a document that have the metric, the best first. Ranks are those of the document."""
     values = {number: entry["headline"][metric.key]["value"] for number, entry in enumerate(entries)}
-    known = [entries[number] for number in best_first(values, metric.better == "higher")]
-    return [RankedEntry(entry, place, entry["headline"][metric.key].get("rank")) for place, entry in enumerate(known)]
+    ordered = [entries[number] for number in best_first(values, metric.better == "higher")]
+    return [RankedEntry(entry, place, entry["headline"][metric.key].get("rank")) for place, entry in enumerate(ordered)]
 
 
 def ranking(id_: str, entries: Sequence[Datum], metric: Metric) -> Chart | None:
@@ -68,7 +68,7 @@ def _spec(rows: Sequence[RankedEntry], metric: Metric, title: str) -> Spec | Non
 
 
 def _is_tied(row: RankedEntry, rows: Sequence[RankedEntry]) -> bool:
-    return row.rank is not None and sum(other.rank == row.rank for other in rows) > 1
+    return row.rank is not None and sum(peer.rank == row.rank for peer in rows) > 1
 
 
 def _notes(entries: Sequence[Datum], rows: Sequence[RankedEntry], metric: Metric) -> tuple[str, ...]:

@@ -21,11 +21,11 @@ _MEASURES = {LOAD_TIME.key: noun(LOAD_TIME), READ_WAIT.key: noun(READ_WAIT)}
 
 def slowdown(entries: Sequence[Datum], id_: str) -> Chart | None:
     """entries: of a document, with `slowdown_by_writes` (analysis/compare/slowdown.py). None where none has a value."""
-    known = [(entry, own) for entry in entries if (own := _paired(entry))]
-    if not known:
+    slowdowns = [(entry, own) for entry in entries if (own := _paired(entry))]
+    if not slowdowns:
         return None
-    measure = LOAD_TIME.key if all(own.get(LOAD_TIME.key) for _, own in known) else READ_WAIT.key
-    ordered = sorted(((entry, own[measure]) for entry, own in known if own.get(measure)),
+    measure = LOAD_TIME.key if all(own.get(LOAD_TIME.key) for _, own in slowdowns) else READ_WAIT.key
+    ordered = sorted(((entry, own[measure]) for entry, own in slowdowns if own.get(measure)),
                      key=lambda pair: float(pair[1]["value"]))
     what = _MEASURES[measure]
     bars = [_bar(entry, ratio, place) for place, (entry, ratio) in enumerate(ordered)]
@@ -33,8 +33,8 @@ def slowdown(entries: Sequence[Datum], id_: str) -> Chart | None:
     title = "Slowdown by background writes"
     notes = tuple(f"Without a value: {entry['label']}: {_why(entry)}." for entry in entries
                   if entry["label"] not in {bar.entry for bar in bars})
-    return Chart(id_, title, _table(known, title), bar_rows(f"{title} by drive, the least first", bars, style,
-                                                            Axis(f"{what}, with / without", "×", "auto")),
+    return Chart(id_, title, _table(slowdowns, title), bar_rows(f"{title} by drive, the least first", bars, style,
+                                                                Axis(f"{what}, with / without", "×", "auto")),
                  "lower", f"{what[:1].upper()}{what[1:]} {_FORMULA}.", notes)
 
 
@@ -62,8 +62,8 @@ def _times(ratio: float) -> str:
     return f"{units.digits(ratio)}x"
 
 
-def _table(known: Sequence[tuple[Datum, dict[str, Any]]], title: str) -> Table:
-    measures = [name for name in _MEASURES if any(own.get(name) for _, own in known)]
+def _table(slowdowns: Sequence[tuple[Datum, dict[str, Any]]], title: str) -> Table:
+    measures = [name for name in _MEASURES if any(own.get(name) for _, own in slowdowns)]
     columns = (Column("drive", "Drive"), *(
         column for name in measures for column in (
             Column(f"{name}_slowdown", _MEASURES[name].capitalize(), "number", "×", _FORMULA, better="lower"),
@@ -71,7 +71,7 @@ def _table(known: Sequence[tuple[Datum, dict[str, Any]]], title: str) -> Table:
             Column(f"{name}_high", "Interval, high", "number", "×"))),
         *EXPOSURE_COLUMNS, Column("runs", "Runs", "count"))
     rows = []
-    for entry, own in known:
+    for entry, own in slowdowns:
         values: dict[str, Any] = {"drive": entry["label"], **exposure_values(entry), "runs": entry["n"]}
         why = {}
         for name in measures:

@@ -22,10 +22,10 @@ def workload_matrix(overview: Overview, order: Sequence[str]) -> Chart | None:
             if own:
                 cells.append(MatrixCell(label, workload.title, place, own.share, not own.differ, percent(own.share),
                                         f"{workload.what} {own.text}"))
-        if found := overview.overall.get(label):
-            sure = interval_words(found)
-            cells.append(MatrixCell(label, _ALL, place, found.value, not found.differs, percent(found.value),
-                                    f"95 % interval {sure}" if sure else "no interval"))
+        if performance := overview.overall.get(label):
+            sure = interval_words(performance)
+            cells.append(MatrixCell(label, _ALL, place, performance.value, not performance.differs,
+                                    percent(performance.value), f"95 % interval {sure}" if sure else "no interval"))
     spec = matrix(f"Performance of each drive on each workload in percent of {overview.reference}", cells, columns,
                   SeriesStyle(tuple(order), {}))
     metrics = "; ".join(f"{workload.title}: {workload.what}" for workload in overview.workloads)
@@ -55,12 +55,12 @@ def _table(overview: Overview, labels: Sequence[str]) -> Table:
                 why[key] = "no result"
             elif own.differ is False and label != overview.reference:
                 remarks[key] = "no difference shown"
-        found = overview.overall.get(label)
-        values |= {"relative_performance": found and found.value, "low": found and found.low,
-                   "high": found and found.high}
-        if found is None:
+        performance = overview.overall.get(label)
+        values |= {"relative_performance": performance and performance.value, "low": performance and performance.low,
+                   "high": performance and performance.high}
+        if performance is None:
             why["relative_performance"] = "not on every workload"
-        elif found.low is None:
+        elif performance.low is None:
             why |= dict.fromkeys(("low", "high"), "too few runs")
         rows.append(Row(values, label, why, remarks))
     return Table(f"Performance relative to {overview.reference}", columns, tuple(rows))

@@ -11,8 +11,8 @@ MAJOR = "6."  # of Vega-Lite: what the specifications are written for (analysis/
 
 def library() -> str:
     """Vega, Vega-Lite and Vega-Embed as one script, safe inside a script element."""
-    known = [version for version in vl_convert.get_vegalite_versions() if version.startswith(MAJOR)]
-    newest = max(known, key=lambda version: [int(part) for part in version.split(".")])
+    versions = [version for version in vl_convert.get_vegalite_versions() if version.startswith(MAJOR)]
+    newest = max(versions, key=lambda version: [int(part) for part in version.split(".")])
     # "</script" would end the element; other "</" are parts of regular expressions.
     script = vl_convert.javascript_bundle(vl_version=newest)  # type: ignore[call-arg]  # the stub lacks a default
     return re.sub(r"</(?=script)", r"<\\/", script, flags=re.IGNORECASE)

@@ -55,7 +55,7 @@ class Explained:
 
     def where(self, explanation: _Explanation) -> str:
         """The caption of the column's table if several columns have the same title."""
-        return self.captions[explanation] if sum(explanation[0] == other[0] for other in self.columns) > 1 else ""
+        return self.captions[explanation] if sum(explanation[0] == column[0] for column in self.columns) > 1 else ""
 
     @staticmethod
     def unit(column: model.Column) -> str:
@@ -92,8 +92,8 @@ _IDENTITY = ("model", "firmware", "unit", "class", "interface", "price")
 
 
 def _fact_format(page: model.Page, name: str) -> str:
-    known = [entry.facts[name] for entry in page.entries if entry.facts.get(name) is not None]
-    is_number = known and all(isinstance(value, int | float) and not isinstance(value, bool) for value in known)
+    values = [entry.facts[name] for entry in page.entries if entry.facts.get(name) is not None]
+    is_number = values and all(isinstance(value, int | float) and not isinstance(value, bool) for value in values)
     return "number" if is_number else "text"
 
 
@@ -158,8 +158,8 @@ def shared_reasons(page: model.Page) -> list[Reason]:
     """Reasons that hold for every entry; the page lists them once."""
     if len(page.entries) < 2:
         return []
-    first, *others = (entry.verdict.get("reasons", []) for entry in page.entries)
-    return [reason for reason in first if all(reason in reasons for reasons in others)]
+    first, *reason_lists = (entry.verdict.get("reasons", []) for entry in page.entries)
+    return [reason for reason in first if all(reason in reasons for reasons in reason_lists)]
 
 
 def is_tall(spec: Spec) -> bool:
@@ -176,15 +176,15 @@ def body(table: model.Table, heads: list[cells.Head], marked: str = "") -> Marku
     """
     parts = []
     for title, rows in cells.groups(table):
-        made = [[cells.cell(head, row) for head in heads] for row in rows]
-        shared = _shared_reasons(made) if title else {}
+        body_cells = [[cells.cell(head, row) for head in heads] for row in rows]
+        shared = _shared_reasons(body_cells) if title else {}
         parts.append("<tbody>")
         if title:
             reasons = "".join(f"<small>{escape(heads[index].column.title)}: {escape(reason)}</small>"
                               for index, reason in shared.items())
             parts.append(f"<tr class=group><th scope=rowgroup colspan={len(heads)}><span>{escape(title)}</span>"
                          f"{reasons}")
-        for row, of_row in zip(rows, made, strict=True):
+        for row, of_row in zip(rows, body_cells, strict=True):
             attributes = f' data-entry="{escape(row.entry)}"' if row.entry is not None else ""
             attributes += f' data-path="{escape(_lines(row.path))}"' if row.path else ""
             attributes += " class=marked" if row.entry is not None and row.entry == marked else ""

@@ -62,8 +62,8 @@ def static_svg(chart: model.Chart, page: model.Page) -> str:
 
 def _with_one_font(svg: str) -> str:
     """The font of the first text, stated once."""
-    found = _FONT.search(svg)
-    return svg if found is None else svg.replace(found[0], "").replace("<svg ", f"<svg{found[0]} ", 1)
+    font = _FONT.search(svg)
+    return svg if font is None else svg.replace(font[0], "").replace("<svg ", f"<svg{font[0]} ", 1)
 
 
 def _joined_circles(match: re.Match[str]) -> str:

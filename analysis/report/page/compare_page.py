@@ -99,20 +99,21 @@ def _with_attached(page: Page, attached: Sequence[Attached], under_test: str | N
     return page
 
 
-def _joined(page: Page, other: Page, prefix: str, title: str) -> Page:
+def _joined(page: Page, other_page: Page, prefix: str, title: str) -> Page:
     """The page with the sections and drives of another one behind its own. prefix: of the ids of these. title: of the
     benchmark."""
     sections = tuple(replace(
         section, id=prefix + section.id, title=f"{title}: {section.title}",
-        charts=tuple(replace(chart, id=prefix + chart.id) for chart in section.charts)) for section in other.sections)
-    known = {entry.key: entry for entry in page.entries}
-    entries = [replace(entry, verdict=merged((entry.verdict, found.verdict))) if (found := next(
-        (same for same in other.entries if same.key == entry.key), None)) else entry for entry in page.entries]
-    entries += [replace(entry, rank=None, place=None, why="") for entry in other.entries if entry.key not in known]
+        charts=tuple(replace(chart, id=prefix + chart.id) for chart in section.charts))
+        for section in other_page.sections)
+    keys = {entry.key for entry in page.entries}
+    entries = [replace(entry, verdict=merged((entry.verdict, twin.verdict))) if (twin := next(
+        (same for same in other_page.entries if same.key == entry.key), None)) else entry for entry in page.entries]
+    entries += [replace(entry, rank=None, place=None, why="") for entry in other_page.entries if entry.key not in keys]
     return replace(page, entries=tuple(entries), sections=(*page.sections, *sections),
-                   notices=(*page.notices, *(f"{title}: {notice}" for notice in other.notices)),
-                   parameters=(*page.parameters, *((f"{title}: {name}", text) for name, text in other.parameters)),
-                   decisions=(*page.decisions, *other.decisions))
+                   notices=(*page.notices, *(f"{title}: {notice}" for notice in other_page.notices)),
+                   parameters=(*page.parameters, *((f"{title}: {name}", text) for name, text in other_page.parameters)),
+                   decisions=(*page.decisions, *other_page.decisions))
 
 
 def answer_of(sections: list[Document], highlight: str | None, scores: Sequence[Score] = ()) -> Answer:
@@ -130,14 +131,14 @@ def _charts(section: Section, sections: Sequence[Document], prefix: str, order: 
     ranked_charts = [chart for id_, metric in rankings(content)
                      if (chart := ranking(prefix + id_, content["entries"], metric))]
     two = [change_rows(content, f"{prefix}changes", highlight)] if len(content["entries"]) == 2 else []
-    others = section_charts(section, prefix, order, drives_file, highlight)
+    more_charts = section_charts(section, prefix, order, drives_file, highlight)
     by_writes = slowdown(content["entries"], f"{prefix}slowdown")
-    both = beside(content["entries"], f"{prefix}beside")
+    beside_chart = beside(content["entries"], f"{prefix}beside")
     curve = compute_speed(content, sections, f"{prefix}compute-speed", order)
-    charts = [chart for chart in [both, *two, *ranked_charts, by_writes, curve, *others] if chart]
+    charts = [chart for chart in [beside_chart, *two, *ranked_charts, by_writes, curve, *more_charts] if chart]
     lead = [chart.id for chart in [*filter(None, two), *ranked_charts]][:1]
-    if both or by_writes:
-        lead.insert(0, both.id if both else by_writes.id if by_writes else "")
+    if beside_chart or by_writes:
+        lead.insert(0, beside_chart.id if beside_chart else by_writes.id if by_writes else "")
     if two:  # two versions of a drive or firmware: single slow I/Os come first
         lead.append(f"{prefix}latency-over-time")
     wanted = [*lead, *([curve.id] if curve else []), *(prefix + name for name in _OPEN)]

@@ -28,16 +28,16 @@ def entries_of(sections: list[Document], leads: dict[str, tuple[int | None, int]
         for entry in section["entries"]:
             by_label.setdefault(entry["label"], []).append(entry)
             titles.setdefault(entry["label"], []).append(section["title"])
-    facts = {label: _over_sections(ones, drives_file) for label, ones in by_label.items()}
+    facts = {label: _over_sections(entries, drives_file) for label, entries in by_label.items()}
     if drives_file and highlight:
         for label, relation in drives_file.relations(highlight, models_of(sections)).items():
             facts[label]["relation"] = relation
     built = []
-    for label, ones in by_label.items():
+    for label, entries in by_label.items():
         rank, place = leads.get(label, (None, None))
         built.append(Entry(label, {name: value for name, value in facts[label].items() if value},
-                           _verdict(ones, titles[label]), rank, label == highlight, place,
-                           f"n={ones[0]['n']}" if place and not rank else ""))
+                           _verdict(entries, titles[label]), rank, label == highlight, place,
+                           f"n={entries[0]['n']}" if place and not rank else ""))
     return tuple(sorted(built, key=lambda entry: entry.place or len(built) + 1))
 
 
@@ -61,11 +61,11 @@ def chosen(highlight: str | None, models: dict[str, str]) -> str | None:
         return highlight
     words = highlight.casefold()
     for texts in (dict(zip(models, models, strict=True)), models):
-        found = [label for label, text in texts.items() if words in text.casefold()]
-        if len(found) == 1:
-            return found[0]
-        if found:
-            raise UsageError(f"--highlight {highlight!r} means several: {', '.join(found)}", "name one of them")
+        labels = [label for label, text in texts.items() if words in text.casefold()]
+        if len(labels) == 1:
+            return labels[0]
+        if labels:
+            raise UsageError(f"--highlight {highlight!r} means several: {', '.join(labels)}", "name one of them")
     raise UsageError(f"--highlight {highlight!r} is none of these drives", f"name one of: {', '.join(models)}")
 
 
@@ -113,18 +113,18 @@ def filters_of(page_entries: Sequence[Entry]) -> tuple[str, ...]:
     return tuple(name for name in FILTERS if len({entry.facts.get(name) for entry in page_entries}) > 1)
 
 
-def _over_sections(ones: list[Document], drives_file: DrivesFile | None) -> dict[str, Any]:
+def _over_sections(entries: list[Document], drives_file: DrivesFile | None) -> dict[str, Any]:
     """Facts of one drive over its sections; those of the runs may differ between sections."""
-    first, *others = [facts_of(one, drives_file) for one in ones]
+    first, *later = [facts_of(entry, drives_file) for entry in entries]
     for name in ("state", "data written", "idle"):
-        first[name] = "; ".join(dict.fromkeys(facts[name] for facts in (first, *others) if facts[name]))
-    counts = sorted({one["n"] for one in ones})
+        first[name] = "; ".join(dict.fromkeys(facts[name] for facts in (first, *later) if facts[name]))
+    counts = sorted({entry["n"] for entry in entries})
     return {**first, "runs": f"{counts[0]} to {counts[-1]}" if len(counts) > 1 else str(counts[0])}
 
 
-def _verdict(ones: list[Document], titles: list[str]) -> Verdict:
+def _verdict(entries: list[Document], titles: list[str]) -> Verdict:
     """The worst verdict; a reason that holds in some sections only names them."""
     def words(text: str, where: list[str]) -> str:
-        return text if len(where) == len(ones) else f"{text} ({'; '.join(where)})"
+        return text if len(where) == len(entries) else f"{text} ({'; '.join(where)})"
 
-    return merged_by_name([(title, one["verdict"]) for one, title in zip(ones, titles, strict=True)], words)
+    return merged_by_name([(title, entry["verdict"]) for entry, title in zip(entries, titles, strict=True)], words)

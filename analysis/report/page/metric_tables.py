@@ -97,8 +97,8 @@ def certificate(run: Run, label: str) -> list[Chart]:
             "In flight: also an effect of the drive, since a faster drive has fewer",
             (Column("figure", "Figure"), Column("trace", "Trace"), Column("replay", "Replay")), tuple(rows)),
             wide=True))
-    rows = [Row({"cause": one["words"], "count": one["count"], "total_ns": one["total_ns"],
-                 "longest_ns": one["longest_ns"], "late_ops": one["late_ops"]}, label) for one in held_up_rows(run)]
+    rows = [Row({"cause": row["words"], "count": row["count"], "total_ns": row["total_ns"],
+                 "longest_ns": row["longest_ns"], "late_ops": row["late_ops"]}, label) for row in held_up_rows(run)]
     if rows:
         charts.append(Chart("held-up", "Stalls of the replay", Table(
             "Stalls of the issuing thread by cause", (
@@ -119,7 +119,7 @@ def threads(programs: list[Document], label: str) -> Chart | None:
     caption = "I/O by command and process, largest first"
     if len(programs) > MOST_THREADS:
         caption += f"; the first {MOST_THREADS} of {len(programs)}"
-    rows = tuple(Row({key.key: one[key.key] for key in columns}, label) for one in programs[:MOST_THREADS])
+    rows = tuple(Row({key.key: program[key.key] for key in columns}, label) for program in programs[:MOST_THREADS])
     return Chart("threads", "I/O by process", Table(caption, columns, rows), wide=True)
 
 

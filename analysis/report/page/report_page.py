@@ -27,11 +27,11 @@ def page_of(document: Document, section: DocumentSection, drives_file: DrivesFil
     """document, section: of document.report. frames: joined with the trace; they stand first."""
     entry, content = section.entries[0].document, section.document
     measured, order = section.entries[0].measured[0], [entry["label"]]
-    both, curve = beside([entry], "beside"), compute_speed(content, [content], "compute-speed", order)
+    beside_chart, curve = beside([entry], "beside"), compute_speed(content, [content], "compute-speed", order)
     parts = [
         *([Section("frames", "Stutter", tuple(frame_charts(frames, entry["label"])),
                    (f"{frames.document['sentence']}.", *frames.document["notes"]))] if frames else []),
-        Section("beside", "Alone and beside the background", (both,) if both else ()),
+        Section("beside", "Alone and beside the background", (beside_chart,) if beside_chart else ()),
         Section("compute", "Faster drive or faster processor", (curve,) if curve else ()),
         Section("figures", "Figures", tuple(metric_tables.by_class(entry)), (content["claim"],)),
         Section("time", "Over time", tuple(over_time_charts(section, "", order))),
@@ -40,10 +40,10 @@ def page_of(document: Document, section: DocumentSection, drives_file: DrivesFil
         Section("honesty", "Replay fidelity", tuple([
             *lateness_tails(section.entries, "", order),
             *metric_tables.certificate(measured.account, entry["label"])])),
-        Section("what", "Workload", tuple(one for one in [
+        Section("what", "Workload", tuple(chart for chart in [
             *workload_profile(section.entries, ""),
             alignment(section.entries, "alignment"),
-            metric_tables.threads(document["threads"], entry["label"])] if one)),
+            metric_tables.threads(document["threads"], entry["label"])] if chart)),
     ]
     title = f"{drive_words(entry['drive'])}. " if drive_words(entry["drive"]) else ""
     lead = title + content["title"]
