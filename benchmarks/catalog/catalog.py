@@ -156,15 +156,15 @@ class Catalog:
 
     def find(self, id_: str) -> str:
         """The whole id. Raises UsageError if no result, or more than one, begins with it."""
-        known = sorted(name.removesuffix(".json") for name in self._names() if name.startswith(id_))
-        if len(known) == 1 and len(id_) >= _FEWEST_DIGITS:
-            return known[0]
-        if id_ in known:
+        matches = sorted(name.removesuffix(".json") for name in self._names() if name.startswith(id_))
+        if len(matches) == 1 and len(id_) >= _FEWEST_DIGITS:
+            return matches[0]
+        if id_ in matches:
             return id_
-        if len(known) > 1:
-            raise UsageError(f"{id_}: {len(known)} results begin with it", f"give more digits: {known[0]}")
-        if known:
-            raise UsageError(f"{id_}: an id has at least {_FEWEST_DIGITS} digits", f"give more digits: {known[0]}")
+        if len(matches) > 1:
+            raise UsageError(f"{id_}: {len(matches)} results begin with it", f"give more digits: {matches[0]}")
+        if matches:
+            raise UsageError(f"{id_}: an id has at least {_FEWEST_DIGITS} digits", f"give more digits: {matches[0]}")
         raise UsageError(f"{id_}: no such result in {self.directory}",
                          f"list them: blkreel results list --catalog {self.directory}")
 

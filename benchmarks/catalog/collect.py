@@ -126,8 +126,8 @@ def test_checksum(results: Mapping[str, Any]) -> str:
     Results of earlier versions have no inputs, and are equal to those whose inputs are as usual.
     """
     workload = {key: results[key] for key in ("test", "report", "parameters", "scale", "quick")}
-    said = said_inputs(results)
-    apart = {name: text for name, text in (results.get("inputs") or {}).items() if name not in said}
+    stated_inputs = said_inputs(results)
+    apart = {name: text for name, text in (results.get("inputs") or {}).items() if name not in stated_inputs}
     workload |= {"inputs": apart} if apart else {}
     return hashlib.sha256(canonical(workload)).hexdigest()
 
@@ -160,7 +160,7 @@ def _started_at(metadata: dict[str, Any]) -> str | None:
 
 def metrics_of(numbers: dict[str, Any], paces: tuple[str, ...]) -> dict[str, MetricValue]:
     """The metrics of the registry that have a meaning at the pace and a value."""
-    known: dict[str, MetricValue] = {}
+    metrics: dict[str, MetricValue] = {}
     for metric in METRICS.values():
         if metric.unit is TEXT or not metric.meaningful(paces):
             continue
@@ -168,9 +168,9 @@ def metrics_of(numbers: dict[str, Any], paces: tuple[str, ...]) -> dict[str, Met
             continue
         value = value_at(numbers, metric.path)
         if value is not None:
-            known[metric.key] = {"value": value, "unit": metric.unit.symbol, "low": None, "high": None, "n": 1,
-                                 "better": metric.better}
-    return known
+            metrics[metric.key] = {"value": value, "unit": metric.unit.symbol, "low": None, "high": None, "n": 1,
+                                   "better": metric.better}
+    return metrics
 
 
 def _test_metrics(results: dict[str, Any]) -> dict[str, MetricValue]:

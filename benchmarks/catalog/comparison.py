@@ -89,9 +89,9 @@ def join(catalog: Catalog, new_runs: Sequence[Measured] = (), new_tests: Sequenc
                          f"list them: blkreel results list --catalog {catalog.directory}")
     joined.left_out += [LeftOut(path.stem, path.name, "unreadable", str(error))
                         for path, error in catalog.damaged.items()]
-    known = {id_of({"kind": "run", "records": run.identity}) for run in new_runs} | {
+    new_ids = {id_of({"kind": "run", "records": run.identity}) for run in new_runs} | {
         id_of(identity_of(path)) for path, results in new_tests if results["figures"]}
-    rows = [row for row in table.select(_COLUMNS).to_pylist() if row["id"] not in known]
+    rows = [row for row in table.select(_COLUMNS).to_pylist() if row["id"] not in new_ids]
     if new_runs or not new_tests:
         _join_runs(joined, [row for row in rows if row["kind"] == "run"], new_runs)
     if new_tests or not new_runs:
@@ -111,11 +111,11 @@ def _join_runs(joined: Joined, rows: list[_Row], new_runs: Sequence[Measured]) -
         for row in rows:
             groups.setdefault((row["workload"], row["pace"]), Counter())[row["state"], row["simulated"]] += 1
         wanted = {key: {counts.most_common(1)[0][0]} for key, counts in groups.items()}
-    known = {workload for workload, _ in wanted}
+    workloads = {workload for workload, _ in wanted}
     read: list[tuple[_Row, Measured]] = []
     for row in rows:
         traits = wanted.get((row["workload"], row["pace"]))
-        if row["workload"] not in known or not row["workload"]:
+        if row["workload"] not in workloads or not row["workload"]:
             _leave_out(joined, row, "workload", row["workload_name"] or "unknown")
         elif traits is None:
             _leave_out(joined, row, "pace", row["pace"])
@@ -149,9 +149,9 @@ def _usual_conditions(runs: Sequence[Measured]) -> list[Condition]:
     return [counts.most_common(1)[0][0] for counts in groups.values()]
 
 
-def _apart(condition: Condition, others: Sequence[Condition]) -> str:
+def _apart(condition: Condition, conditions: Sequence[Condition]) -> str:
     """What keeps a run from being compared with any of the others; "" if one of them allows it."""
-    differing = [list(condition.differing(other, Role.APART)) for other in others]
+    differing = [list(condition.differing(candidate, Role.APART)) for candidate in conditions]
     nearest = min(differing, key=len, default=[])
     return ", ".join(f"{name} {getattr(condition, name) or 'as usual'}" for name in nearest)
 

@@ -84,9 +84,9 @@ def entry(runs: list[Measured]) -> document.Entry:
     cached = _read(path, key)
     if cached is not None:
         return _StoredEntry(cached, runs)
-    made = document.entry(runs)
-    _write(path, key, made.document)
-    return made
+    new_entry = document.entry(runs)
+    _write(path, key, new_entry.document)
+    return new_entry
 
 
 def _read(path: Path, key: str) -> Document | None:

@@ -68,13 +68,13 @@ class ChartContext:
 
     def repetitions_note(self, values: Iterable[Value]) -> list[str]:
         """values: of the figure, for each drive."""
-        known = [value for value in values if value.value is not None]
-        if not known:
+        present = [value for value in values if value.value is not None]
+        if not present:
             return []
-        several = any(value.n > 1 for value in known)
-        if all(value.low is not None for value in known):
+        several = any(value.n > 1 for value in present)
+        if all(value.low is not None for value in present):
             return ["The whisker is the 95 % t interval on the logarithm, over repetitions."]
-        if any(value.low is not None for value in known):
+        if any(value.low is not None for value in present):
             return [f"Thick whiskers are 95 % intervals. With fewer than {ENOUGH_RUNS} repetitions there is none, and "
                     "a thin whisker is their range."]
         return [f"With fewer than {ENOUGH_RUNS} repetitions there is no interval, and the order is not statistically "
@@ -89,12 +89,12 @@ class ChartContext:
 def ranks_of(values: dict[str, Value], higher: bool) -> dict[str, int]:
     """Key -> rank, from 1, of the drives that have a value. With an interval of each, drives without a significant
     difference share a rank (analysis/stats/ranking.py); else only those with equal values do."""
-    known = {key: value for key, value in values.items() if value.value is not None}
-    if len(known) > 1 and all(value.low is not None for value in known.values()):
-        runs = {key: list(value.repeats) for key, value in known.items()}
+    present = {key: value for key, value in values.items() if value.value is not None}
+    if len(present) > 1 and all(value.low is not None for value in present.values()):
+        runs = {key: list(value.repeats) for key, value in present.items()}
         differ = {frozenset((pair.base, pair.other)) for pair in pairs({"figure": runs}) if pair.differ}
         return {key: place.rank for key, place in ranked(runs, differ, higher).items() if place.rank is not None}
-    return places_by_value({key: value.value for key, value in known.items()}, higher)
+    return places_by_value({key: value.value for key, value in present.items()}, higher)
 
 
 def section(id_: str, title: str, charts: Iterable[Chart | None]) -> Section:
@@ -122,13 +122,13 @@ def ranking(context: ChartContext, id_: str, title: str, axis: Axis, parts: Sequ
 
     None if no drive has any part and no row gives a reason.
     """
-    known: dict[str, list[tuple[str, Value]]] = {}
+    by_drive: dict[str, list[tuple[str, Value]]] = {}
     orders: dict[str, Value] = {}
     for drive in context.drives:
         values = [drive.value(*(path(drive) if callable(path) else path)) for _, path in parts]
         present = [(name, value) for (name, _), value in zip(parts, values, strict=True) if value.value is not None]
         if present:
-            known[drive.key] = present
+            by_drive[drive.key] = present
             orders[drive.key] = drive.value(*order_path(drive)) if order_path else values[order_part]
     ranks = ranks_of(orders, better == "higher")
     by_value = best_first({key: value.value for key, value in orders.items()}, better == "higher")
@@ -136,11 +136,11 @@ def ranking(context: ChartContext, id_: str, title: str, axis: Axis, parts: Sequ
                    key=lambda key: ranks.get(key, len(orders) + 1))
     has_intervals = all(value.low is not None for value in orders.values())
     texts = {drive.key: text_of(drive) if text_of else _joined(
-                 [value.value for _, value in known[drive.key]], form, unit) for drive in context.drives
-             if drive.key in known}
+                 [value.value for _, value in by_drive[drive.key]], form, unit) for drive in context.drives
+             if drive.key in by_drive}
     dots = [Dot(key, value.value, place, name, *value.whisker, rank=ranks.get(key) if has_intervals else None,
                 text=texts[key], spread="" if value.n < 2 else f"n={value.n}")
-            for place, key in enumerate(order) for name, value in known[key]]
+            for place, key in enumerate(order) for name, value in by_drive[key]]
     names = [name for name, _ in parts if any(dot.part == name for dot in dots)]
     spec = None
     if context.several or len(names) > 1:  # a single dot shows no more than its figure
@@ -151,7 +151,7 @@ def ranking(context: ChartContext, id_: str, title: str, axis: Axis, parts: Sequ
     return Chart(id_, title, table, spec, better, text, (
         *notes, *([TIED] if is_tied and spec else []),
         *(context.repetitions_note(orders.values()) if context.several else ()),
-        *context.missing_note(set(known), "this figure")))
+        *context.missing_note(set(by_drive), "this figure")))
 
 
 def _joined(values: Sequence[Any], form: str, unit: str) -> str:

@@ -103,25 +103,25 @@ class DriveResults:
             outcomes += repeats if repeats is not None else [figures[key]]
             first = figures[key] if first is None else first
             why = why or (figures.get("why") or {}).get(key, "")
-        known = [value for value in outcomes if value is not None]
-        if not known or any(isinstance(value, bool | str) for value in known):
-            agreed = known[0] if known and all(value == known[0] for value in known) else None
-            return Value(agreed, tuple(outcomes), why=why if agreed is None and not known else
+        present = [value for value in outcomes if value is not None]
+        if not present or any(isinstance(value, bool | str) for value in present):
+            agreed = present[0] if present and all(value == present[0] for value in present) else None
+            return Value(agreed, tuple(outcomes), why=why if agreed is None and not present else
                          "" if agreed is not None else "not the same in all tests")
         if len(outcomes) == 1:
             return Value(outcomes[0], tuple(outcomes), why=why)
         if len(self.tests) > 1 and is_pooled(path):
-            return Value(None, tuple(outcomes), smallest=min(known), largest=max(known), why=(
-                f"{len(self.tests)} tests: not averaged; {min(known):,.0f} to {max(known):,.0f}"))
+            return Value(None, tuple(outcomes), smallest=min(present), largest=max(present), why=(
+                f"{len(self.tests)} tests: not averaged; {min(present):,.0f} to {max(present):,.0f}"))
         if key in _SUMMED and len(self.tests) > 1:
-            return Value(sum(known), tuple(outcomes))
+            return Value(sum(present), tuple(outcomes))
         value = first if len(self.tests) == 1 else geometric_mean(outcomes)
         if value is None:
-            return Value(None, tuple(outcomes), smallest=min(known), largest=max(known),
+            return Value(None, tuple(outcomes), smallest=min(present), largest=max(present),
                          why=why or "unknown in one of the repetitions")
         sure = interval(outcomes) if len(outcomes) >= ENOUGH_RUNS else None
         low, high, words = (sure.low, sure.high, sure.words) if sure else (None, None, "")
-        return Value(value, tuple(outcomes), low, high, words, min(known), max(known))
+        return Value(value, tuple(outcomes), low, high, words, min(present), max(present))
 
 
 def is_pooled(path: FigurePath) -> bool:

@@ -120,31 +120,31 @@ def history_of(rows: Sequence[Row], values: Mapping[str, Value], metric: Metric,
     By date a point is a day in UTC, and these are searched. By firmware or kernel a point is a version, in the order of
     their first results; runs are searched for changes between versions. Raises ValueError without any value.
     """
-    known = [(row, float(value)) for row in rows
-             if isinstance(value := values.get(row["id"]), int | float) and 0 < value < math.inf]
-    if not known:
+    results = [(row, float(value)) for row in rows
+               if isinstance(value := values.get(row["id"]), int | float) and 0 < value < math.inf]
+    if not results:
         raise ValueError(f"no result has a positive {metric.key}")
-    groups = _grouped(known, by)
+    groups = _grouped(results, by)
     points = [_point(name, group) for name, group in groups]
     if by == "date":
         searched, ends = [point.value for point in points], list(range(1, len(points) + 1))
     else:
         searched = [value for _, group in groups for _, value in group]
         ends = [sum(point.runs for point in points[:number + 1]) for number in range(len(points))]
-    found = change_points(searched, ends[:-1]) if len(searched) >= FEWEST_VALUES else []
+    breaks = change_points(searched, ends[:-1]) if len(searched) >= FEWEST_VALUES else []
     changes = tuple(Change(ends.index(point.index) + 1, ends.index(point.first) + 1, ends.index(point.last) + 1, point,
-                           _is_worse(metric, point)) for point in found)
+                           _is_worse(metric, point)) for point in breaks)
     bounds = [0, *(change.index for change in changes), len(points)]
     levels = [_level(points, searched, ends, begin, end) for begin, end in pairwise(bounds)]
-    return History(metric, by, tuple(points), tuple(levels), changes, len(searched), len(rows) - len(known),
-                   _spread(searched, [0, *(point.index for point in found), len(searched)]))
+    return History(metric, by, tuple(points), tuple(levels), changes, len(searched), len(rows) - len(results),
+                   _spread(searched, [0, *(point.index for point in breaks), len(searched)]))
 
 
-def _grouped(known: list[tuple[Row, float]], by: By) -> list[tuple[str, list[tuple[Row, float]]]]:
+def _grouped(results: list[tuple[Row, float]], by: By) -> list[tuple[str, list[tuple[Row, float]]]]:
     if by == "date":
-        return [(name, list(group)) for name, group in groupby(known, key=lambda pair: date_of(pair[0]))]
+        return [(name, list(group)) for name, group in groupby(results, key=lambda pair: date_of(pair[0]))]
     versions: dict[str, list[tuple[Row, float]]] = {}
-    for row, value in known:
+    for row, value in results:
         versions.setdefault(row[by] or "unknown", []).append((row, value))
     return list(versions.items())
 

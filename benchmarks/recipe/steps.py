@@ -78,16 +78,16 @@ class _Expansion:
 
     def check_distinct(self) -> None:
         """Raises UsageError for two measuring steps that the results would merge or take for repeats."""
-        seen: dict[object, str] = {}
+        step_ids: dict[object, str] = {}
         for step in self.steps:
             if not step.measures:
                 continue
             key = (step.role, tuple(sorted((name, str(value)) for name, value in step.labels.items())))
-            if key in seen:
+            if key in step_ids:
                 labels = ", ".join(f"{name} {value}" for name, value in step.labels.items()) or "no labels"
-                raise self._error(f"steps {seen[key]} and {step.id} have the same role and labels ({labels})",
+                raise self._error(f"steps {step_ids[key]} and {step.id} have the same role and labels ({labels})",
                                   "use distinct values; to repeat the test: --set repeats=N")
-            seen[key] = step.id
+            step_ids[key] = step.id
 
     def _loops(self, loops: list[tuple[str, Any]], labels: Labels) -> Iterator[Labels]:
         """The labels of each turn of nested loops, the first the outermost."""

@@ -111,11 +111,11 @@ def _row(depth: int, repeats: list[StepStats]) -> Figures:
 
 def lowest_enough(points: list[tuple[int, float | None]]) -> int | None:
     """The lowest depth whose throughput is at least 95 % of the best one's."""
-    known = [(depth, rate) for depth, rate in points if rate is not None]
-    if not known:
+    rates = [(depth, rate) for depth, rate in points if rate is not None]
+    if not rates:
         return None
-    best = max(rate for _, rate in known)
-    return min(depth for depth, rate in known if 100 * rate >= ENOUGH_PERCENT * best)
+    best = max(rate for _, rate in rates)
+    return min(depth for depth, rate in rates if 100 * rate >= ENOUGH_PERCENT * best)
 
 
 METRICS = [

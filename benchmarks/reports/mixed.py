@@ -102,8 +102,8 @@ def _mean(mixes: dict[int, dict[int, StepStats]], wanted: list[int]) -> Figures:
 
 
 def _average(values: list[float | None]) -> float | None:
-    known = [value for value in values if value is not None]
-    return sum(known) / len(known) if known and len(known) == len(values) else None
+    numbers = [value for value in values if value is not None]
+    return sum(numbers) / len(numbers) if numbers and len(numbers) == len(values) else None
 
 
 def _power_of_all(steps: list[StepStats]) -> tuple[float | None, float | None]:
@@ -124,13 +124,14 @@ def _full_over_empty(figures: dict[str, Any]) -> dict[str, Any]:
         empty = EMPTY + full.removeprefix(FULL)
         if empty not in figures:
             continue
-        ours, theirs = figures[full]["mixes"], figures[empty]["mixes"]
+        full_mixes, empty_mixes = figures[full]["mixes"], figures[empty]["mixes"]
         ratios[full] = {
             "empty": empty,
-            "mixes": {mix: ratio(ours[mix]["mb_s"], theirs[mix]["mb_s"]) for mix in ours if mix in theirs},
+            "mixes": {mix: ratio(full_mixes[mix]["mb_s"], empty_mixes[mix]["mb_s"])
+                      for mix in full_mixes if mix in empty_mixes},
             "mean": ratio(figures[full]["mean"]["mb_s"], figures[empty]["mean"]["mb_s"]),
-            "geometric_mean": geometric_mean([ratio(ours[mix]["mb_s"], theirs[mix]["mb_s"])
-                                              for mix in ours if mix in theirs]),
+            "geometric_mean": geometric_mean([ratio(full_mixes[mix]["mb_s"], empty_mixes[mix]["mb_s"])
+                                              for mix in full_mixes if mix in empty_mixes]),
         }
     return ratios
 

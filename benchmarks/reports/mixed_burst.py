@@ -190,10 +190,10 @@ def _add_state(content: Content, state: str, by_role: dict[str, dict[int, tuple[
     figures["writer"] = [{"repeat": repeat, **run.keep_up, "read_beside_writes": run.exposure.beside_share}
                          for repeat, (_, run) in sorted(mixed.items())]
     content.figures["states"][state] = figures
-    for title, columns, those in (("Reads, writes and the wait", _SUMMARY, _summary_rows(figures)),
-                                  ("Share of waiting", _WAITING, _waiting_rows(figures)),
-                                  ("Writer", _WRITER, figures["writer"]), ("Read bursts", _BURSTS, rows)):
-        content.tables.append(figure_table(in_state(title, state), columns, those))
+    for title, columns, table_rows in (("Reads, writes and the wait", _SUMMARY, _summary_rows(figures)),
+                                       ("Share of waiting", _WAITING, _waiting_rows(figures)),
+                                       ("Writer", _WRITER, figures["writer"]), ("Read bursts", _BURSTS, rows)):
+        content.tables.append(figure_table(in_state(title, state), columns, table_rows))
     for repeat, (step, run) in sorted(mixed.items()):
         if run.keep_up["state"] == "fell behind":
             where = f" in repeat {repeat}" if len(mixed) > 1 else ""

@@ -54,8 +54,8 @@ def _measure(directory: Path, trace: Trace) -> Measured:
     run = Measured(StepStats(sensors_of(directory)))
     for columns in arrays(trace, COLUMNS):
         run.stats.feed(columns)
-        seen = (columns["latency_ns"] >= 0) & (columns["op"] < 2)
-        run.latency.add(columns["latency_ns"][seen])
+        mask = (columns["latency_ns"] >= 0) & (columns["op"] < 2)
+        run.latency.add(columns["latency_ns"][mask])
     return run
 
 

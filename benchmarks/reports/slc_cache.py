@@ -77,8 +77,8 @@ class Pieces:
 
     def table(self) -> Array:
         """(bytes, latency_ns, complete_ns) rows; the last piece may be of fewer writes."""
-        rest = _joined(self._rest, max(1, len(self._rest)))
-        return np.concatenate([*self._chunks, rest, np.empty((0, 3), np.int64)])
+        last_piece = _joined(self._rest, max(1, len(self._rest)))
+        return np.concatenate([*self._chunks, last_piece, np.empty((0, 3), np.int64)])
 
 
 def _joined(rows: Array, together: int) -> Array:
@@ -168,9 +168,9 @@ def _fast_bytes(repeats: list[Measured]) -> float | None:
 
 def _unchanged(run: Measured, fills: list[Measured]) -> str:
     """Why there is no size, and whether all of the fill was fast or slow by the rates of another fill."""
-    extent, known = "", [fill for fill in fills if fill.change.at is not None]
-    if known and run.stats.mb_s:
-        for what, speed in (("fast", known[0].before_mb_s), ("slow", known[0].after_mb_s)):
+    extent, with_change = "", [fill for fill in fills if fill.change.at is not None]
+    if with_change and run.stats.mb_s:
+        for what, speed in (("fast", with_change[0].before_mb_s), ("slow", with_change[0].after_mb_s)):
             if speed and abs(run.stats.mb_s - speed) <= ALIKE * speed:
                 extent = f", all of it was {what}"
     return f"no change found{extent}: {run.change.why}"

@@ -113,7 +113,7 @@ def _of_state(repeats: list[tuple[StepStats, Partial]]) -> Figures:
 
 
 def _slowdown(repeats: list[tuple[SlowdownRatios, Exposure]]) -> Figures:
-    exposure = sum((other for _, other in repeats[1:]), repeats[0][1])
+    exposure = sum((repeat_exposure for _, repeat_exposure in repeats[1:]), repeats[0][1])
     return {**over_repeats("slowdown_of_read_wait", [slowdown.read_wait for slowdown, _ in repeats]),
             **over_repeats("slowdown_of_load_time", [slowdown.load_time for slowdown, _ in repeats]),
             "read_beside_writes": exposure.beside_share, "read_with_a_write_outstanding": exposure.met_share}
@@ -129,7 +129,7 @@ def _latency(values: Distribution) -> Figures:
 
 def _full_over_empty(states: dict[str, Figures]) -> Figures:
     pair = next(((full, empty) for full in states for empty in states
-                 for other in EMPTY if full.startswith(FULL) and empty == other + full.removeprefix(FULL)), None)
+                 for prefix in EMPTY if full.startswith(FULL) and empty == prefix + full.removeprefix(FULL)), None)
     if pair is None:
         return {}
     full, empty = states[pair[0]], states[pair[1]]

@@ -123,9 +123,9 @@ def _summary(steps: Iterable[BenchmarkStep], playbacks: Mapping[str, Playback]) 
     repeats = list(_grouped(steps, lambda step: step.repeat).values())
     bandwidths, accesses = [], []
     for own in repeats:
-        known = [playbacks.get(step.id) for step in own]
-        bandwidths.append(geometric_mean([playback.bandwidth_mb_s if playback else None for playback in known]))
-        accesses.append(geometric_mean([playback.access_ns if playback else None for playback in known]))
+        own_playbacks = [playbacks.get(step.id) for step in own]
+        bandwidths.append(geometric_mean([playback.bandwidth_mb_s if playback else None for playback in own_playbacks]))
+        accesses.append(geometric_mean([playback.access_ns if playback else None for playback in own_playbacks]))
     row: Figures = {"n": len(repeats), **over_repeats("score", list(map(score, bandwidths, accesses))),
                 **over_repeats("bandwidth_mb_s", bandwidths), **over_repeats("access_ns", accesses)}
     missing = [step.title for own in repeats for step in own if step.id not in playbacks]

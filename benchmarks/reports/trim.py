@@ -57,13 +57,13 @@ def _measure(directory: Path, trace: Trace) -> Measured:
     discards, background = [], []
     for columns in arrays(trace, [*COLUMNS, "due_ns"]):
         stats.feed({name: columns[name] for name in COLUMNS})
-        seen = columns["latency_ns"] >= 0
+        has_latency = columns["latency_ns"] >= 0
         due_ns = np.where(columns["due_ns"] >= 0, columns["due_ns"], columns["submit_ns"])
         complete_ns = columns["submit_ns"] + columns["latency_ns"]
-        is_discard = seen & (columns["op"] == OPS["discard"])
-        others = seen & (columns["op"] < 2)
+        is_discard = has_latency & (columns["op"] == OPS["discard"])
+        is_background = has_latency & (columns["op"] < 2)
         discards.append(np.column_stack([columns["submit_ns"], complete_ns, columns["length_bytes"]])[is_discard])
-        background.append(np.column_stack([due_ns, complete_ns])[others])
+        background.append(np.column_stack([due_ns, complete_ns])[is_background])
     submit_ns, complete_ns, length_bytes = np.concatenate([*discards, np.empty((0, 3), np.int64)]).T
     due_ns, done_ns = np.concatenate([*background, np.empty((0, 2), np.int64)]).T
     added_ns, median_ns = added_latency(submit_ns, complete_ns, due_ns, done_ns)
@@ -96,8 +96,8 @@ def added_latency(submit_ns: Array, complete_ns: Array, due_ns: Array, done_ns: 
 
 def slope(count_bytes: Array, duration_ns: Array) -> tuple[float, float] | None:
     """(s/GB, s at nothing) of the least-squares line through (bytes, ns); None of fewer than two sizes."""
-    known = ~np.isnan(duration_ns)
-    x, y = count_bytes[known] / GB, duration_ns[known] / SECOND_NS
+    has_duration = ~np.isnan(duration_ns)
+    x, y = count_bytes[has_duration] / GB, duration_ns[has_duration] / SECOND_NS
     if len(np.unique(x)) < 2:
         return None
     distance = x - x.mean()
@@ -107,8 +107,8 @@ def slope(count_bytes: Array, duration_ns: Array) -> tuple[float, float] | None:
 
 def median_slope(count_bytes: Array, duration_ns: Array) -> float | None:
     """Median of the slopes between all pairs of different sizes (Theil, Sen), in s/GB: odd extents do not move it."""
-    known = ~np.isnan(duration_ns)
-    x, y = count_bytes[known][:_MOST_PAIRED] / GB, duration_ns[known][:_MOST_PAIRED] / SECOND_NS
+    has_duration = ~np.isnan(duration_ns)
+    x, y = count_bytes[has_duration][:_MOST_PAIRED] / GB, duration_ns[has_duration][:_MOST_PAIRED] / SECOND_NS
     first, second = np.triu_indices(len(x), 1)
     apart = x[first] != x[second]
     if not apart.any():
@@ -128,7 +128,7 @@ def report(test: Test, runs: Runs) -> Content:
         lines += _points(step, run)
         content.tables.append(figure_table(f"By size: {step.title}", [metric.size("bytes", "Extent"), *SIZES], sizes))
     whole = _by_contents(runs.measured(WHOLE, step_stats))
-    wholes = [{"state": state, "bytes": own[0].others.bytes, "n": len(own),
+    wholes = [{"state": state, "bytes": own[0].without_data.bytes, "n": len(own),
                **over_repeats("s_per_gb", [_s_per_gb(stats) for stats in own]),
                **over_repeats("took_ns", [stats.makespan_ns or None for stats in own])} for state, own in whole.items()]
     content.figures = {
@@ -164,7 +164,8 @@ def _key(row: Figures) -> str:
 
 
 def _s_per_gb(stats: StepStats) -> float | None:
-    return stats.makespan_ns / stats.others.bytes if stats.others.bytes else None  # ns a byte are s a GB
+    count_bytes = stats.without_data.bytes
+    return stats.makespan_ns / count_bytes if count_bytes else None  # ns a byte are s a GB
 
 
 def _slopes(step: BenchmarkStep, run: Measured) -> Figures:

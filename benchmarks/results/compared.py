@@ -88,8 +88,8 @@ def _merged_table(named: _Named, title: str) -> FigureTable | None:
         table = next((table for table in document["tables"] if table["title"] == title), None)
         if table is None or not table["rows"]:
             continue
-        head, *others = table["columns"]
-        columns |= {column["key"]: column for column in others}
+        head, *further_columns = table["columns"]
+        columns |= {column["key"]: column for column in further_columns}
         count: dict[str, int] = {}
         text = text_table(table)
         for row, cells in zip(table["rows"], text.rows, strict=True):

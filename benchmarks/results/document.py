@@ -138,22 +138,22 @@ def state_label(step: HasLabels) -> str:
     return str(step.labels.get("state", ""))
 
 
-def other_labels(step: HasLabels, *known: str) -> dict[str, str]:
-    """Labels of the loops of a recipe that a report does not know: neither state, repeat nor one of `known`."""
-    return {name: str(value) for name, value in step.labels.items() if name not in ("state", "repeat", *known)}
+def other_labels(step: HasLabels, *own_labels: str) -> dict[str, str]:
+    """Labels of the loops of a recipe that a report does not know: neither state, repeat nor own_labels."""
+    return {name: str(value) for name, value in step.labels.items() if name not in ("state", "repeat", *own_labels)}
 
 
-def by_state(measured: Iterable[tuple["StepT", _T]], *known: str) -> dict[str, list[tuple["StepT", _T]]]:
+def by_state(measured: Iterable[tuple["StepT", _T]], *own_labels: str) -> dict[str, list[tuple["StepT", _T]]]:
     """Pairs of (step, value) by the state of the step. Repeats are pooled, states never.
 
-    known: labels that the report groups by itself. Steps that differ in another label, of a recipe with loops of its
-    own, are never pooled either: `client, block 65536`.
+    own_labels: those that the report groups by itself. Steps that differ in another label, of a recipe with loops of
+    its own, are never pooled either: `client, block 65536`.
     """
     pairs = list(measured)
-    others = [other_labels(step, *known) for step, _ in pairs]
-    varying = {name for labels in others for name in labels if len({other.get(name) for other in others}) > 1}
+    step_labels = [other_labels(step, *own_labels) for step, _ in pairs]
+    varying = {name for labels in step_labels for name in labels if len({peer.get(name) for peer in step_labels}) > 1}
     states: dict[str, list[tuple[StepT, _T]]] = {}
-    for (step, value), labels in zip(pairs, others, strict=True):
+    for (step, value), labels in zip(pairs, step_labels, strict=True):
         words = [f"{name} {text}" for name, text in labels.items() if name in varying]
         states.setdefault(", ".join(filter(None, [state_label(step), *words])), []).append((step, value))
     return states
@@ -175,9 +175,9 @@ def over_repeats(key: str, values: Sequence[float | None]) -> Figures:
     {key: value}."""
     if len(values) == 1:
         return {key: values[0]}
-    known = [value for value in values if value is not None]
-    return {key: geometric_mean(values), f"{key}_smallest": min(known) if known else None,
-            f"{key}_largest": max(known) if known else None, f"{key}_repeats": list(values)}
+    present = [value for value in values if value is not None]
+    return {key: geometric_mean(values), f"{key}_smallest": min(present) if present else None,
+            f"{key}_largest": max(present) if present else None, f"{key}_repeats": list(values)}
 
 
 def steps_over_repeats(repeats: Sequence[StepStats], *keys: str) -> Figures:

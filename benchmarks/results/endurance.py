@@ -21,8 +21,8 @@ _COLUMNS = [metric.text("of", ""),
 
 def endurance_tables(runs: Runs) -> list[FigureTable]:
     """No table of a drive without a counter of media writes."""
-    counts = {step.id: found for step in runs.test.steps
-              if step.id in runs.metadata and (found := WriteCounts.of(Run.of(runs.metadata[step.id])))}
+    counts = {step.id: write_counts for step in runs.test.steps
+              if step.id in runs.metadata and (write_counts := WriteCounts.of(Run.of(runs.metadata[step.id])))}
     if not counts:
         return []
     rows = [_row(step.title, counts[step.id]) for step in runs.test.steps if step.id in counts]

@@ -47,7 +47,7 @@ def _of_test(test: Test, runs: Runs) -> Iterator[Reason]:
                "value": repeats, "limit": ENOUGH_RUNS}
 
 
-def _of_runs(runs: Runs, known: set[str]) -> tuple[list[Reason], list[Note]]:
+def _of_runs(runs: Runs, known_texts: set[str]) -> tuple[list[Reason], list[Note]]:
     """Reasons that differ only in numbers are merged under the text of the first, and so are notes."""
     merged: dict[tuple[str, str, str], list[tuple[Reason, str]]] = {}  # by code, level, text without numbers
     notes: dict[str, Note] = {}
@@ -60,12 +60,12 @@ def _of_runs(runs: Runs, known: set[str]) -> tuple[list[Reason], list[Note]]:
         notes |= {note["text"]: note for note in judged_run["notes"]}
     titles = {step.id: step.title for step in runs.test.steps}
     reasons: list[Reason] = []
-    for found in merged.values():
-        first, steps = found[0][0], [step_id for _, step_id in found]
+    for group in merged.values():
+        first, steps = group[0][0], [step_id for _, step_id in group]
         text = first["text"]
-        if text in known:
+        if text in known_texts:
             continue
-        if len({reason["text"] for reason, _ in found}) > 1:
+        if len({reason["text"] for reason, _ in group}) > 1:
             text += ", and similar"
         if len(steps) == len(runs.metadata) > 1:
             text += " (all steps)"

@@ -202,8 +202,8 @@ class BenchmarkRunner:
         def group(of: BenchmarkStep) -> object:
             return of.role, {key: value for key, value in of.labels.items() if key != loop}
 
-        rounds = [other for other in self.record.steps if group(other) == group(step)]
-        rates = [other.result["bytes_per_s"] for other in rounds if other.status == DONE and other.result]
+        rounds = [candidate for candidate in self.record.steps if group(candidate) == group(step)]
+        rates = [turn.result["bytes_per_s"] for turn in rounds if turn.status == DONE and turn.result]
         result["steady"] = is_steady(rates)
         if result["steady"]:
             for later in rounds[rounds.index(step) + 1:]:

@@ -157,8 +157,8 @@ def _jobs(catalog: Catalog, content: Content, title: str, url: str, brand: Brand
         add_page(pages.drive_path(drive), maker.drive(drive))
     for condition in content.conditions:
         add_charted(pages.condition_path(condition), pages.condition_stem(condition), maker.condition(condition))
-    for one, other in maker.pairs:
-        add_page(pages.pair_path(one, other), maker.pair(one, other))
+    for base, other_drive in maker.pairs:
+        add_page(pages.pair_path(base, other_drive), maker.pair(base, other_drive))
     feed = feed_of(content, title, url).encode()
     jobs.append(_Job((pages.FEED,), hashlib.sha256(feed).hexdigest(), partial(_constant, pages.FEED, feed)))
     for id_, row in content.results.items():
@@ -186,9 +186,9 @@ def _hash(*parts: object) -> str:
 def _code() -> list[tuple[str, int, int]]:
     """Name, size and time of each template and program that pages are made by."""
     root = Path(blkreel.__file__).parent
-    found = [path for name in ("analysis/charts", "analysis/report", "benchmarks/site")
+    paths = [path for name in ("analysis/charts", "analysis/report", "benchmarks/site")
              for path in (root / name).rglob("*") if path.is_file() and "__pycache__" not in path.parts]
-    return sorted((str(path), path.stat().st_size, path.stat().st_mtime_ns) for path in found)
+    return sorted((str(path), path.stat().st_size, path.stat().st_mtime_ns) for path in paths)
 
 
 def _no_site(directory: Path) -> UsageError:
@@ -212,8 +212,8 @@ def _manifest(directory: Path) -> dict[str, _File]:
             raise ValueError(f"{link} is a symbolic link, which could lead elsewhere")
         if document["version"] != _VERSION:
             raise ValueError(f"version {document['version']}, not {_VERSION}")
-        if other := next((name for name in document["files"] if not _is_of_a_site(name)), None):
-            raise ValueError(f"files.{other} is not of a site")
+        if stray := next((name for name in document["files"] if not _is_of_a_site(name)), None):
+            raise ValueError(f"files.{stray} is not of a site")
     except ValueError as error:
         raise UsageError(f"{path} is damaged: {error}", f"remove the site and build it again: rm -r {directory}"
                          ) from None

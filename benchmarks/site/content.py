@@ -142,7 +142,7 @@ def content_of(results: Sequence[Row], metrics: pa.Table, drives_file: DrivesFil
             groups.setdefault(_key(row), []).append(row)
         else:
             left_out["of an unknown workload"] += 1
-    conditions = [found for key, group in groups.items() if (found := _condition(key, group, by_result, left_out))]
+    conditions = [*filter(None, (_condition(key, group, by_result, left_out) for key, group in groups.items()))]
     shared = Counter(condition.key[:-1] for condition in conditions)
     conditions = [replace(condition, detail=f"{condition.detail} · {condition.key[-1] or 'as usual'}")
                   if shared[condition.key[:-1]] > 1 else condition for condition in conditions]
@@ -169,11 +169,11 @@ def _is_usable(row: Row) -> bool:
 def _metrics_of(table: pa.Table, ids: Iterable[str]) -> dict[str, list[Row]]:
     """The metrics of these results, by id: a catalog of 10,000 results has half a million."""
     table = table.filter(pc.is_in(table["id"].cast("string"), value_set=pa.array(list(ids), "string")))
-    found: dict[str, list[Row]] = {}
+    by_id: dict[str, list[Row]] = {}
     names = ("key", "value", "unit", "better")
     for id_, *values in zip(*(table[name].to_pylist() for name in ("id", *names)), strict=True):
-        found.setdefault(id_, []).append(dict(zip(names, values, strict=True)))
-    return found
+        by_id.setdefault(id_, []).append(dict(zip(names, values, strict=True)))
+    return by_id
 
 
 def _condition(key: tuple[str, ...], rows: Sequence[Row], metrics: Mapping[str, Sequence[Row]],

@@ -68,9 +68,8 @@ def result_path(id_: str) -> str:
     return f"results/{id_}.json"
 
 
-def pair_path(one: SiteDrive, other: SiteDrive) -> str:
-    first, second = sorted((one.slug, other.slug))
-    return f"pairs/{first}--{second}.html"
+def pair_path(*drives: SiteDrive) -> str:
+    return f"pairs/{'--'.join(sorted(drive.slug for drive in drives))}.html"
 
 
 def pairs_of(content: Content) -> list[tuple[SiteDrive, SiteDrive]]:
@@ -78,17 +77,17 @@ def pairs_of(content: Content) -> list[tuple[SiteDrive, SiteDrive]]:
     drives = content.drives
     named = {name: number for number, drive in enumerate(drives) for name in (drive.facts.get("model"), drive.label)
              if name}
-    found = {}
-    for number, one in enumerate(drives):
+    pairs = {}
+    for number, drive in enumerate(drives):
         beside = range(number + 1, len(drives)) if len(drives) <= MOST_WITH_ALL_PAIRS else [
-            number + 1, *(named[name] for name in _relatives(one) if name in named)]
+            number + 1, *(named[name] for name in _relatives(drive) if name in named)]
         for place in beside:
             if place < len(drives) and place != number:
                 pair = tuple(sorted((number, place)))
-                found[pair] = (drives[pair[0]], drives[pair[1]])
+                pairs[pair] = (drives[pair[0]], drives[pair[1]])
     measured = {drive.label: {condition.key for condition, _ in content.conditions_of(drive.label)} for drive in drives}
-    return [(one, other) for _, (one, other) in sorted(found.items(), key=lambda item: item[0])
-            if measured[one.label] & measured[other.label]]
+    return [(first, second) for _, (first, second) in sorted(pairs.items(), key=lambda item: item[0])
+            if measured[first.label] & measured[second.label]]
 
 
 def _relatives(drive: SiteDrive) -> list[str]:
@@ -115,11 +114,11 @@ class Maker:
 
     @cached_property
     def pairs_by_drive(self) -> dict[str, list[tuple[SiteDrive, SiteDrive]]]:
-        found: dict[str, list[tuple[SiteDrive, SiteDrive]]] = {}
+        by_drive: dict[str, list[tuple[SiteDrive, SiteDrive]]] = {}
         for pair in self.pairs:
             for drive in pair:
-                found.setdefault(drive.label, []).append(pair)
-        return found
+                by_drive.setdefault(drive.label, []).append(pair)
+        return by_drive
 
     def index(self) -> Page:
         content = self.content
@@ -179,20 +178,20 @@ class Maker:
             for standing in condition.standings), tuple(sections), filters=("class", "interface"), decisions=_METHOD,
             brand=self.brand, navigation=self._above(), feed=f"../{FEED}", answer=Answer(_best(condition), f"{what}."))
 
-    def pair(self, one: SiteDrive, other: SiteDrive) -> Page:
-        """`other` relative to `one`."""
-        shared = [(condition, own, its) for condition, own in self.content.conditions_of(one.label)
+    def pair(self, base: SiteDrive, other: SiteDrive) -> Page:
+        """`other` relative to `base`."""
+        shared = [(condition, own, its) for condition, own in self.content.conditions_of(base.label)
                   if (its := condition.of(other.label))]
         columns = (Column("workload", "Workload"), Column("detail", "Pace and state"), Column("metric", "Metric"),
-                   Column("one", one.label, formula=_GEOMETRIC_MEAN),
+                   Column("one", base.label, formula=_GEOMETRIC_MEAN),
                    Column("other", other.label, formula=_GEOMETRIC_MEAN),
                    Column("performance", f"{other.label} relative", "share",
                           better="higher",
-                          formula=f"performance of {other.label} / performance of {one.label}"),
+                          formula=f"performance of {other.label} / performance of {base.label}"),
                    Column("interval", "95 % interval"), Column("differ", "Differ"))
         rows = []
         for condition, own, its in shared:
-            relative = relative_performance([condition.score], other.label, one.label)
+            relative = relative_performance([condition.score], other.label, base.label)
             assert relative  # positive values
             sure = interval_words(relative)
             rows.append(Row({"workload": condition.title, "detail": condition.detail, "metric": condition.metric.title,
@@ -204,12 +203,12 @@ class Maker:
                             links={"workload": f"../{condition_path(condition)}"}))
         mean = math.exp(math.fsum(math.log(row.values["performance"]) for row in rows) / len(rows))
         over = f"over {counted(len(rows), 'workload')}"
-        table = Table(f"{other.label} beside {one.label}", columns, tuple(rows))
-        return Page("site", f"{one.label} and {other.label}", f"{over.capitalize()}.", (
-            self._entry(one, f"../{drive_path(one)}"), self._entry(other, f"../{drive_path(other)}")),
+        table = Table(f"{other.label} beside {base.label}", columns, tuple(rows))
+        return Page("site", f"{base.label} and {other.label}", f"{over.capitalize()}.", (
+            self._entry(base, f"../{drive_path(base)}"), self._entry(other, f"../{drive_path(other)}")),
             (Section("pair", "Workloads", (Chart("by-workload", "Workloads", table),)),), decisions=_METHOD,
             brand=self.brand, navigation=self._above(), feed=f"../{FEED}", answer=Answer(
-                f"{other.label} has {percent(mean)} of the performance of {one.label} {over}",
+                f"{other.label} has {percent(mean)} of the performance of {base.label} {over}",
                 f"Geometric mean {over}."))
 
     def chart(self, condition: Condition, up: str = "../") -> Chart:
@@ -318,9 +317,9 @@ class Maker:
     def _newest(self) -> Table:
         newest = list(self.content.results.values())[-_NEWEST:]
         return Table("Newest results", (Column("entry", "Drive"), *_RESULT_COLUMNS), tuple(
-            replace(made, values={**made.values, "entry": row["label"]}, links={
-                **made.links, "entry": self.links[row["label"]]})
-            for row in reversed(newest) for made in (_result_row(row, ""),)))
+            replace(table_row, values={**table_row.values, "entry": row["label"]}, links={
+                **table_row.links, "entry": self.links[row["label"]]})
+            for row in reversed(newest) for table_row in (_result_row(row, ""),)))
 
     def _standings(self, drive: SiteDrive) -> Table:
         columns = (Column("workload", "Workload"), Column("detail", "Pace and state"), Column("metric", "Metric"),
@@ -344,20 +343,20 @@ class Maker:
                    Column("overall", "Overall", "share", formula=_OVERALL, better="higher"), Column("page", "Page"))
         rows = []
         for pair in self.pairs_by_drive.get(drive.label, ()):
-            other = pair[1] if pair[0] is drive else pair[0]
-            rows.append(Row({"other": other.label, "place": other.place, "page": "both drives",
-                             "overall": other.overall.value if other.overall else None},
-                            links={"other": f"../{drive_path(other)}", "page": f"../{pair_path(*pair)}"}))
+            partner = pair[1] if pair[0] is drive else pair[0]
+            rows.append(Row({"other": partner.label, "place": partner.place, "page": "both drives",
+                             "overall": partner.overall.value if partner.overall else None},
+                            links={"other": f"../{drive_path(partner)}", "page": f"../{pair_path(*pair)}"}))
         return Table(f"Drives beside {drive.label}", columns, tuple(rows))
 
     def _metrics(self, own: Sequence[tuple[Condition, Standing]]) -> Table:
         texts: dict[str, dict[str, str]] = {}
         metrics: dict[str, Metric] = {}
         for condition, standing in own:
-            for found in self.content.metrics.get(standing.rows[-1]["id"], ()):
-                metric = metric_of(found["key"], found["unit"] or "", found["better"] or "")
-                metrics[found["key"]] = metric
-                texts.setdefault(found["key"], {})[condition.slug] = metric.unit.text(found["value"])
+            for figure in self.content.metrics.get(standing.rows[-1]["id"], ()):
+                metric = metric_of(figure["key"], figure["unit"] or "", figure["better"] or "")
+                metrics[figure["key"]] = metric
+                texts.setdefault(figure["key"], {})[condition.slug] = metric.unit.text(figure["value"])
         titles = _titles([condition for condition, _ in own])
         columns = (Column("metric", "Metric"), *(Column(condition.slug, title) for (condition, _), title in
                                                  zip(own, titles, strict=True)),
@@ -418,18 +417,18 @@ def _titles(columns: Sequence[Condition]) -> tuple[str, ...]:
 
 
 def _best(condition: Condition) -> str:
-    best, *others = condition.standings
+    best, *runners_up = condition.standings
     metric = condition.metric
     text = f"{condition.title}: {within_sentence(metric.title)} of {best.label} {metric.unit.text(best.value)}"
-    if not others:
+    if not runners_up:
         return text
-    value = condition.metric.unit.text(others[0].value)
-    if min(len(best.values), len(others[0].values)) < 2:
-        return f"{text}, then {others[0].label} with {value}; one result does not show a difference"
-    if others[0].relative.differs:
+    value = condition.metric.unit.text(runners_up[0].value)
+    if min(len(best.values), len(runners_up[0].values)) < 2:
+        return f"{text}, then {runners_up[0].label} with {value}; one result does not show a difference"
+    if runners_up[0].relative.differs:
         count = counted(len(condition.standings), "drive")
-        return f"{text}, the best of {count}; second is {others[0].label} with {value}"
-    return f"{text}; no difference to {others[0].label} with {value} is shown"
+        return f"{text}, the best of {count}; second is {runners_up[0].label} with {value}"
+    return f"{text}; no difference to {runners_up[0].label} with {value} is shown"
 
 
 def _sentence(ranked: Sequence[SiteDrive], columns: Sequence[Condition]) -> str:

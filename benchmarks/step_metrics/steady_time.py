@@ -28,8 +28,8 @@ def became_steady(rates: Sequence[float] | Array) -> int | None:
     within 20 % of that of the last five: a fast beginning may be steady too, but it does not last."""
     rounds = np.asarray(rates, float)
     for first in range(len(rounds) - ROUNDS + 1):
-        mean, rest = rounds[first:first + ROUNDS].mean(), rounds[first:].mean()
-        if (is_steady(rounds[first:first + ROUNDS].tolist()) and abs(mean - rest) <= MAX_DEVIATION * rest
+        mean, tail_mean = rounds[first:first + ROUNDS].mean(), rounds[first:].mean()
+        if (is_steady(rounds[first:first + ROUNDS].tolist()) and abs(mean - tail_mean) <= MAX_DEVIATION * tail_mean
                 and abs(mean - rounds[-ROUNDS:].mean()) <= MAX_END_DEVIATION * mean):
             return first
     return None

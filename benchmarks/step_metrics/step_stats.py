@@ -86,7 +86,7 @@ class StepStats:
         return self.classes[1]
 
     @property
-    def others(self) -> ClassStats:
+    def without_data(self) -> ClassStats:
         """Discards and other operations without data."""
         return self.classes[2]
 
