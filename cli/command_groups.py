@@ -28,9 +28,9 @@ class LazyGroup(click.Group):
     def _full_name(self, name: str) -> str:
         return f"{self.parent} {name}".lstrip()
 
-    def make_context(self, *arguments: Any, **others: Any) -> click.Context:
+    def make_context(self, *arguments: Any, **extra: Any) -> click.Context:
         try:
-            return super().make_context(*arguments, **others)
+            return super().make_context(*arguments, **extra)
         except BrokenPipeError as error:
             raise PipeClosed from error
 

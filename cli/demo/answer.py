@@ -33,7 +33,7 @@ class Candidate:
 
 
 @dataclass(frozen=True)
-class Found:
+class Results:
     """title: of the load. left_out: what this machine could not do, with the reason and the remedy."""
 
     title: str
@@ -52,16 +52,16 @@ def percent(ratio: float) -> str:
     return f"{value:+.0f}" if abs(value) >= 9.95 else f"{value:+.1f}"
 
 
-def sentence(found: Found) -> str:
+def sentence(results: Results) -> str:
     """The answer: `Data scan beside writes of 110 MB/s: ...`."""
-    head = f"{found.title} beside {BESIDE}"
-    if not found.candidates:
-        ordered = sorted(found.typical, key=lambda drive: drive.pairs.ratio)
+    head = f"{results.title} beside {BESIDE}"
+    if not results.candidates:
+        ordered = sorted(results.typical, key=lambda drive: drive.pairs.ratio)
         least, most = ordered[0], ordered[-1]
         return (f"{head}: from {change(least.pairs.ratio)} on {least.title} to {change(most.pairs.ratio)} on "
                 f"{most.title}, of {len(ordered)} simulated drives")
-    parts = [_result(each.replay, each.words) for each in found.candidates]
-    programs = " and ".join(_program_words(each.program) for each in found.candidates)
+    parts = [_result(candidate.replay, candidate.words) for candidate in results.candidates]
+    programs = " and ".join(_program_words(candidate.program) for candidate in results.candidates)
     return f"{head}: {', '.join(parts)}; the program itself: {programs}"
 
 
@@ -92,52 +92,52 @@ def slowdown_words(pairs: Pairs) -> str:
     return f"{text} ({percent(pairs.interval.low)} to {percent(pairs.interval.high)})" if pairs.interval else text
 
 
-def lines(found: Found, width: int) -> Iterator[str]:
+def lines(results: Results, width: int) -> Iterator[str]:
     """All but the sentence, as rich markup."""
-    if found.candidates:
-        yield from wrapped(f"{found.title}, alone and beside {BESIDE}: the program, and the replay of its capture",
+    if results.candidates:
+        yield from wrapped(f"{results.title}, alone and beside {BESIDE}: the program, and the replay of its capture",
                            width)
-        yield from lines_of(fitting(_candidate_columns(found.candidates), width))
-        for text in notes(found.candidates):
+        yield from lines_of(fitting(_candidate_columns(results.candidates), width))
+        for text in notes(results.candidates):
             yield from wrapped(text, width)
-    if found.typical:
+    if results.typical:
         yield from wrapped(f"Typical drives, simulated, after a minute of {BESIDE}", width)
-        yield from lines_of(fitting(_typical_columns(found.typical), width))
-    for text in found.left_out:
+        yield from lines_of(fitting(_typical_columns(results.typical), width))
+    for text in results.left_out:
         yield from wrapped(f"left out: {text}", width)
 
 
 def notes(candidates: Sequence[Candidate]) -> Iterator[str]:
     """How program and replay differ, what is within noise, and the reasons of the verdicts."""
-    for each in candidates:
-        yield agreement(each)
-    for each in candidates:
-        for what, pairs in (("program", each.program), ("replay", each.replay)):
+    for candidate in candidates:
+        yield agreement(candidate)
+    for candidate in candidates:
+        for what, pairs in (("program", candidate.program), ("replay", candidate.replay)):
             if pairs.is_valid and pairs.is_noise:
-                yield f"{each.name}, {what}: {noise(pairs)}"
+                yield f"{candidate.name}, {what}: {noise(pairs)}"
             if pairs.left_out:
                 count = "1 invalid pair" if pairs.left_out == 1 else f"{pairs.left_out} invalid pairs"
-                yield f"{each.name}, {what}: {count} left out"
+                yield f"{candidate.name}, {what}: {count} left out"
             for text in (*_reasons(pairs), *pairs.notes):
-                yield f"{each.name}, {what}: {text}"
+                yield f"{candidate.name}, {what}: {text}"
 
 
 def _reasons(pairs: Pairs) -> Iterator[str]:
     """The worst of those that concern the load time; those of other metrics are on the page."""
-    reasons = [each for each in pairs.verdict["reasons"] if each["metric"] in (None, LOAD_TIME.key)]
+    reasons = [reason for reason in pairs.verdict["reasons"] if reason["metric"] in (None, LOAD_TIME.key)]
     for reason in reasons[:_MOST_REASONS]:
         yield f"{reason['level']}: {reason['text']}"
 
 
-def agreement(each: Candidate) -> str:
+def agreement(candidate: Candidate) -> str:
     """`disk image: the replay took 13 % less than the program alone, and 37 % less beside the writes`."""
-    if not (each.replay.is_valid and each.program.is_valid):
-        return f"{each.name}: program and replay are not compared: a result is invalid"
-    alone = each.replay.alone_ns / each.program.alone_ns
-    beside = each.replay.beside_ns / each.program.beside_ns
+    if not (candidate.replay.is_valid and candidate.program.is_valid):
+        return f"{candidate.name}: program and replay are not compared: a result is invalid"
+    alone = candidate.replay.alone_ns / candidate.program.alone_ns
+    beside = candidate.replay.beside_ns / candidate.program.beside_ns
     if max(abs(alone - 1), abs(beside - 1)) < _AGREE:
-        return f"{each.name}: replay and program agree within {_AGREE * 100:.0f} %"
-    return (f"{each.name}: the replay took {_more(alone)} than the program alone, and {_more(beside)} beside the "
+        return f"{candidate.name}: replay and program agree within {_AGREE * 100:.0f} %"
+    return (f"{candidate.name}: the replay took {_more(alone)} than the program alone, and {_more(beside)} beside the "
             "writes")
 
 
@@ -157,8 +157,8 @@ def noise(pairs: Pairs) -> str:
 
 
 def _candidate_columns(candidates: Sequence[Candidate]) -> list[TextColumn]:
-    rows = [(each.name if what == "program" else "", what, pairs) for each in candidates
-            for what, pairs in (("program", each.program), ("replay", each.replay))]
+    rows = [(candidate.name if what == "program" else "", what, pairs) for candidate in candidates
+            for what, pairs in (("program", candidate.program), ("replay", candidate.replay))]
     all_pairs = [pairs for _, _, pairs in rows]
     return [TextColumn("", [name for name, _, _ in rows], right=False),
             TextColumn("", [what for _, what, _ in rows], right=False),

@@ -8,7 +8,7 @@ from blkreel.analysis.charts.model import Answer, Chart, Column, KeyFigure, Page
 from blkreel.analysis.charts.series_style import SeriesStyle
 from blkreel.common import units
 
-from .answer import BESIDE, Candidate, Found, change, notes, sentence, slowdown_words
+from .answer import BESIDE, Candidate, Results, change, notes, sentence, slowdown_words
 from .pairs import Pairs
 from .typical import is_label
 
@@ -27,18 +27,18 @@ _COLUMNS = (
     Column("pairs", "Pairs", "count"), Column("verdict", "Verdict", "verdict"))
 
 
-def edited(page: Page, found: Found) -> Page:
+def edited(page: Page, results: Results) -> Page:
     """The page of the comparison as that of the demo."""
-    text = sentence(found)
+    text = sentence(results)
     answer = page.answer or Answer(text, "")
     answer = replace(answer, sentence=text)
     sections = tuple(replace(section, title=_TYPICAL) if _is_simulated(section) else section
                      for section in page.sections)
     page = replace(page, sections=sections)
-    if found.candidates:
-        answer = replace(answer, figures=tuple(_figure(each) for each in found.candidates), differences="")
-        page = replace(page, sections=(_section(found), *page.sections))
-    notices = (*page.notices, *(f"Left out: {text}" for text in found.left_out))
+    if results.candidates:
+        answer = replace(answer, figures=tuple(map(_figure, results.candidates)), differences="")
+        page = replace(page, sections=(_section(results), *page.sections))
+    notices = (*page.notices, *(f"Left out: {text}" for text in results.left_out))
     return replace(page, title=text, answer=answer, notices=notices)
 
 
@@ -47,32 +47,32 @@ def _is_simulated(section: Section) -> bool:
     return bool(entries) and section.id != _ALL_FIGURES and all(map(is_label, entries))
 
 
-def _figure(each: Candidate) -> KeyFigure:
+def _figure(candidate: Candidate) -> KeyFigure:
     def words(pairs: Pairs) -> str:
         if not pairs.is_valid:
             return "no valid result"
         return f"{units.duration(pairs.alone_ns)} alone, {units.duration(pairs.beside_ns)} beside"
 
-    return KeyFigure(change(each.program.ratio) if each.program.is_valid else units.MISSING,
-                     f"the program {each.words}: {words(each.program)}",
-                     f"its replay: {change(each.replay.ratio) if each.replay.is_valid else units.MISSING}, "
-                     f"{words(each.replay)}")
+    return KeyFigure(change(candidate.program.ratio) if candidate.program.is_valid else units.MISSING,
+                     f"the program {candidate.words}: {words(candidate.program)}",
+                     f"its replay: {change(candidate.replay.ratio) if candidate.replay.is_valid else units.MISSING}, "
+                     f"{words(candidate.replay)}")
 
 
-def _section(found: Found) -> Section:
+def _section(results: Results) -> Section:
     rows: list[Row] = []
     bars: list[Bar] = []
-    for each in found.candidates:
-        for what, pairs in (("program", each.program), ("replay", each.replay)):
+    for candidate in results.candidates:
+        for what, pairs in (("program", candidate.program), ("replay", candidate.replay)):
             interval = pairs.interval
-            values = {"drive": each.name, "what": what, "alone_ns": round(pairs.alone_ns),
+            values = {"drive": candidate.name, "what": what, "alone_ns": round(pairs.alone_ns),
                       "beside_ns": round(pairs.beside_ns), "slowdown": pairs.ratio,
                       "low": interval.low if interval else None, "high": interval.high if interval else None,
                       "reached": pairs.reached, "pairs": len(pairs.used), "verdict": pairs.verdict["level"]}
             why = {} if interval else dict.fromkeys(("low", "high"), f"n={len(pairs.used)}: too few pairs")
             rows.append(Row(values, None, why))
             text = change(pairs.ratio) if pairs.is_valid else f"{change(pairs.ratio)}, invalid"
-            bars.append(Bar(f"{each.name}, {what}", pairs.beside_ns, len(bars), text=text, base=pairs.alone_ns,
+            bars.append(Bar(f"{candidate.name}, {what}", pairs.beside_ns, len(bars), text=text, base=pairs.alone_ns,
                             spread=f"{slowdown_words(pairs)} %"))
     title = "The program and its replay"
     names = tuple(bar.entry for bar in bars)
@@ -80,7 +80,7 @@ def _section(found: Found) -> Section:
                   bar_rows(f"{title}: time alone and beside {BESIDE}", bars, SeriesStyle(names, {}),
                            Axis("time", "ns", "linear")), "lower",
                   f"Upper bar: alone. Lower bar: beside {BESIDE}; at the right the slowdown.",
-                  tuple(notes(found.candidates)))
+                  tuple(notes(results.candidates)))
     lead = ("The program was captured once, on the disk image. It then ran on both drives, alone and beside a writer, "
             "and the capture was replayed on both, alone and beside the same writes.",)
     return Section("program-replay", title, (chart,), lead)

@@ -60,8 +60,8 @@ class Pairs:
     @property
     def reached(self) -> float | None:
         """The least of all pairs."""
-        known = [pair.reached for pair in self.used if pair.reached is not None]
-        return min(known) if known else None
+        values = [pair.reached for pair in self.used if pair.reached is not None]
+        return min(values) if values else None
 
     @cached_property
     def interval(self) -> Interval | None:

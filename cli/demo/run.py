@@ -26,7 +26,7 @@ from blkreel.traces.format.reader import open_trace
 from blkreel.traces.samples import PREFIX
 
 from . import emulated, pairs, typical
-from .answer import Candidate, Found, lines, sentence
+from .answer import Candidate, Results, lines, sentence
 from .dataset import make_dataset
 from .drives import SPARE_BYTES, check_room, has_room, make_drive, make_file_system
 from .page import edited
@@ -81,17 +81,17 @@ def run_demo(output: Path, work: Path, size: Size) -> int:
         _make_output(output)
         steps = Steps(workspace, total=2 + (4 + 3 * with_emulated) * has_root)
         try:
-            found = (_Demo(workspace, steps, output, size).run(with_emulated) if has_root
-                     else _simulated_only(steps, output))
-            found = Found(found.title, found.candidates, found.typical, tuple(left_out))
-            _compare(steps, output, found)
+            results = (_Demo(workspace, steps, output, size).run(with_emulated) if has_root
+                       else _simulated_only(steps, output))
+            results = Results(results.title, results.candidates, results.typical, tuple(left_out))
+            _compare(steps, output, results)
         finally:
             _give_to_caller(output)
     for warning in steps.warnings:
         print(f"warning: {warning}", file=sys.stderr)
     console = Console()
-    console.print_lines(lines(found, console.width))
-    console.print_lines([escape(f"Page: {output / _PAGE}"), f"[bold]{escape(sentence(found))}[/]"])
+    console.print_lines(lines(results, console.width))
+    console.print_lines([escape(f"Page: {output / _PAGE}"), f"[bold]{escape(sentence(results))}[/]"])
     return 0 if steps.trustworthy and not steps.warnings else NOT_TRUSTWORTHY
 
 
@@ -118,7 +118,7 @@ class _Demo:
         self._trace, self._runs = output / _TRACE, output / _RUNS
         self._mount = workspace.path / "source"
 
-    def run(self, with_emulated: bool) -> Found:
+    def run(self, with_emulated: bool) -> Results:
         steps, workspace, size = self._steps, self._workspace, self._size
         steps.begin("create a drive, an image on disk, with a dataset")
         disk = make_drive(workspace, workspace.path / "source.img", size.image_bytes, allocate=True)
@@ -146,7 +146,7 @@ class _Demo:
             names = dict(zip(_KEYS, ((_DISK, "on the"), (emulated.LABEL, "on an")), strict=True))
             candidates = tuple(Candidate(*names[key], programs[key], self._replays(device, key, names[key][0]))
                                for key, device in devices.items())
-        return Found(_TITLE, candidates, _replay_typical(steps, self._trace, self._runs))
+        return Results(_TITLE, candidates, _replay_typical(steps, self._trace, self._runs))
 
     def _capture(self, device: Path) -> None:
         self._steps.begin("capture a program: a scan of the dataset from a cold cache")
@@ -188,8 +188,8 @@ def _pair_words(pair: Pair) -> str:
     return f"{format_ns(pair.alone_ns)} alone, {format_ns(pair.beside_ns)} beside writes{reached}"
 
 
-def _simulated_only(steps: Steps, output: Path) -> Found:
-    return Found(_SAMPLE_TITLE, (), _replay_typical(steps, _SAMPLE, output / _RUNS))
+def _simulated_only(steps: Steps, output: Path) -> Results:
+    return Results(_SAMPLE_TITLE, (), _replay_typical(steps, _SAMPLE, output / _RUNS))
 
 
 def _replay_typical(steps: Steps, trace: str | Path, runs: Path) -> tuple[typical.TypicalDrive, ...]:
@@ -197,10 +197,10 @@ def _replay_typical(steps: Steps, trace: str | Path, runs: Path) -> tuple[typica
     return tuple(typical.replay_all(steps, trace, runs, _BESIDE))
 
 
-def _compare(steps: Steps, output: Path, found: Found) -> None:
+def _compare(steps: Steps, output: Path, results: Results) -> None:
     steps.begin("compare")
     runs = sorted(path for path in (output / _RUNS).iterdir() if path.is_dir())
-    present.compare(runs, output / _PAGE, view=View(), edit=lambda page: edited(page, found))
+    present.compare(runs, output / _PAGE, view=View(), edit=lambda page: edited(page, results))
 
 
 def _check_programs() -> None:

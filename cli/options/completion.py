@@ -38,15 +38,15 @@ def drives(ctx: click.Context, param: click.Parameter, incomplete: str) -> Items
 
     number = re.match(r"\d+=", incomplete)
     prefix = number[0] if number else ""
-    known = _matching(incomplete, [(f"{prefix}{drive.path}", drive.model or drive.kind) for drive in list_drives()])
+    items = _matching(incomplete, [(f"{prefix}{drive.path}", drive.model or drive.kind) for drive in list_drives()])
     if "nil:".startswith(incomplete[len(prefix):]) and incomplete[len(prefix):]:
-        known += _matching(incomplete, [(f"{prefix}nil:", "no drive")])
+        items += _matching(incomplete, [(f"{prefix}nil:", "no drive")])
     if incomplete.startswith(f"{prefix}nil:"):
         from blkreel.replay.simulated.spec import typical_drives
 
-        known += _matching(incomplete, [(f"{prefix}nil:{name}", drive["title"])
+        items += _matching(incomplete, [(f"{prefix}nil:{name}", drive["title"])
                                         for name, drive in typical_drives().items()])
-    return known or _FILES
+    return items or _FILES
 
 
 def states(ctx: click.Context, param: click.Parameter, incomplete: str) -> Items:

@@ -20,10 +20,10 @@ def detail_options(*names: str) -> Callable[[CommandFunction], CommandFunction]:
     """Add options of _OPTIONS; the command gets them as one argument `detail`, a Detail."""
     def decorate(command: CommandFunction) -> CommandFunction:
         @functools.wraps(command)
-        def with_detail(*arguments: Any, **others: Any) -> Any:
+        def with_detail(*arguments: Any, **parameters: Any) -> Any:
             verbose = click.get_current_context().params["verbose"]
-            detail = Detail(verbose, **{name: others.pop(name) for name in names})
-            return command(*arguments, detail=detail, **others)
+            detail = Detail(verbose, **{name: parameters.pop(name) for name in names})
+            return command(*arguments, detail=detail, **parameters)
 
         return add_options(with_detail, [_OPTIONS[name] for name in names])
 

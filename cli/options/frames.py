@@ -29,8 +29,8 @@ _OPTIONS = (
 def frame_options(command: CommandFunction) -> CommandFunction:
     """Add the options; the command gets them as one argument `frames`, None without --frames."""
     @functools.wraps(command)
-    def with_frames(*arguments: Any, frames: Path | None, **others: Any) -> Any:
-        own = {name: others.pop(name) for name in ("run", "start_ns", "process")}
-        return command(*arguments, frames=None if frames is None else FrameOptions(frames, **own), **others)
+    def with_frames(*arguments: Any, frames: Path | None, **parameters: Any) -> Any:
+        own = {name: parameters.pop(name) for name in ("run", "start_ns", "process")}
+        return command(*arguments, frames=None if frames is None else FrameOptions(frames, **own), **parameters)
 
     return add_options(with_frames, _OPTIONS)

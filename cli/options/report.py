@@ -81,12 +81,12 @@ def page_options(command: CommandFunction) -> CommandFunction:
     """
     @functools.wraps(command)
     def with_view(*arguments: Any, format_: str | None, chart: str | None, highlight: str | None,
-                  drives: Path | None, width: int | None, scale: float, theme: Path | None, **others: Any) -> Any:
-        if others["output"] is None:
+                  drives: Path | None, width: int | None, scale: float, theme: Path | None, **parameters: Any) -> Any:
+        if parameters["output"] is None:
             _refuse_missing_output(format_, chart)
         view = export.View(format_ or "", chart, highlight, drives_file.load(drives) if drives else None,
                            brand.load(theme) if theme else NO_BRAND, width or 0, scale)
-        return command(*arguments, view=view, **others)
+        return command(*arguments, view=view, **parameters)
 
     return add_options(with_view, _PAGE_OPTIONS)
 
@@ -109,11 +109,11 @@ def read_options(command: CommandFunction) -> CommandFunction:
     """
     @functools.wraps(command)
     def with_read_options(*arguments: Any, exact: bool, jobs: int | None, cluster: str | None, cache: bool,
-                          skip_unreadable: bool, **others: Any) -> Any:
+                          skip_unreadable: bool, **parameters: Any) -> Any:
         if jobs is not None and cluster:
             raise UsageError("--jobs and --cluster exclude each other", "leave out one of them")
         options = ReadOptions(jobs, cluster, cache, skip_unreadable, exact)
-        exit_code = command(*arguments, read_options=options, **others)
+        exit_code = command(*arguments, read_options=options, **parameters)
         for _, reason in options.left_out:
             notice(f"skipped: {reason}")
         return exit_code or (NOT_TRUSTWORTHY if options.left_out else exit_code)

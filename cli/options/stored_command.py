@@ -11,7 +11,7 @@ from .completion_table import table
 
 def stored_command(name: str) -> click.Command:
     """A command with the parameters of a subcommand, to complete its line."""
-    return click.Command(name, params=[_parameter(each) for each in table()["commands"][name]])
+    return click.Command(name, params=list(map(_parameter, table()["commands"][name])))
 
 
 def _parameter(stored: Mapping[str, Any]) -> click.Parameter:

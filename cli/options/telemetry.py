@@ -34,7 +34,7 @@ def telemetry_options(command: CommandFunction) -> CommandFunction:
     """Add the options; the command gets them as one argument `telemetry`, a TelemetryOptions."""
     @functools.wraps(command)
     def with_telemetry(*arguments: Any, power_command: str | None, power_log: str | None, power_sensor: str | None,
-                       sample: str, ocp_log: bool, **others: Any) -> Any:
+                       sample: str, ocp_log: bool, **parameters: Any) -> Any:
         log = parse_power_log(power_log) if power_log else None
         telemetry = TelemetryOptions(sample_hz=parse_sample_hz(sample), power_command=power_command, power_log=log,
                                      power_sensor=power_sensor, ocp_log=ocp_log)
@@ -42,6 +42,6 @@ def telemetry_options(command: CommandFunction) -> CommandFunction:
             raise UsageError(missing[0].reason, "name another sensor or meter")
         if log is not None and not log.path.exists():
             print(f"blkreel: warning: {log.path} does not exist yet; it is read after the run", file=sys.stderr)
-        return command(*arguments, telemetry=telemetry, **others)
+        return command(*arguments, telemetry=telemetry, **parameters)
 
     return add_options(with_telemetry, _OPTIONS)

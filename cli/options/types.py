@@ -34,8 +34,8 @@ class _Unit(click.ParamType):  # type: ignore[type-arg]
 class OutputPath(click.Path):
     """The argument of -o. `-` is refused: stdout has the summary, and a trace needs a file to seek in."""
 
-    def __init__(self, path_type: type = Path, **others: Any):
-        super().__init__(readable=False, path_type=path_type, **others)
+    def __init__(self, path_type: type = Path, **settings: Any):
+        super().__init__(readable=False, path_type=path_type, **settings)
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         if str(value) == "-":
@@ -65,8 +65,8 @@ class SectionedCommand(click.Command):
     """Its --help lists the options of `common` (names of parameters) first, the others below `More options`: those
     whose default suits nearly everyone."""
 
-    def __init__(self, *arguments: Any, common: Sequence[str], **others: Any):
-        super().__init__(*arguments, **others)
+    def __init__(self, *arguments: Any, common: Sequence[str], **settings: Any):
+        super().__init__(*arguments, **settings)
         self._common = common
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:

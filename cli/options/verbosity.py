@@ -33,30 +33,30 @@ def add_verbosity(command: click.Command) -> click.Command:
 
 def _with_verbosity(callback: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(callback)
-    def with_verbosity(*arguments: Any, quiet: bool, verbose: bool, **others: Any) -> Any:
+    def with_verbosity(*arguments: Any, quiet: bool, verbose: bool, **parameters: Any) -> Any:
         if quiet and verbose:
             raise UsageError("-q and -v exclude each other", "leave out one of them")
         if verbose:
-            return _explained(callback, *arguments, **others)
+            return _explained(callback, *arguments, **parameters)
         if not quiet:
-            return callback(*arguments, **others)
+            return callback(*arguments, **parameters)
         with (open(os.devnull, "w") as nowhere, redirect_stderr(nowhere),
-              nullcontext() if others.get("as_json") else redirect_stdout(nowhere)):
-            return callback(*arguments, **others)
+              nullcontext() if parameters.get("as_json") else redirect_stdout(nowhere)):
+            return callback(*arguments, **parameters)
 
     return with_verbosity
 
 
-def _explained(callback: Callable[..., Any], *arguments: Any, **others: Any) -> Any:
+def _explained(callback: Callable[..., Any], *arguments: Any, **parameters: Any) -> Any:
     """Call a command; print its options before, and what it used after."""
     from blkreel.common.console import notice  # imports rich, for which `--help` must not wait
 
     begin_s = time.monotonic()
-    given, defaults = _options(click.get_current_context())
+    explicit, defaults = _options(click.get_current_context())
     notice(f"version {__version__}, Python {sys.version.partition(' ')[0]}, kernel {os.uname().release}")
-    notice(f"options: {given or 'none'}; defaults: {defaults or 'none'}")
+    notice(f"options: {explicit or 'none'}; defaults: {defaults or 'none'}")
     try:
-        return callback(*arguments, **others)
+        return callback(*arguments, **parameters)
     finally:
         own, children = map(resource.getrusage, (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
         notice(f"elapsed {time.monotonic() - begin_s:.2f} s, CPU {own.ru_utime + own.ru_stime:.2f} s and "
@@ -66,7 +66,7 @@ def _explained(callback: Callable[..., Any], *arguments: Any, **others: Any) -> 
 
 def _options(context: click.Context) -> tuple[str, str]:
     """(arguments and options that the user gave, options with their defaults)."""
-    given: list[str] = []
+    explicit: list[str] = []
     defaults: list[str] = []
     for parameter in context.command.params:
         if parameter in _OPTIONS:
@@ -77,9 +77,9 @@ def _options(context: click.Context) -> tuple[str, str]:
         is_default = context.get_parameter_source(str(parameter.name)) is ParameterSource.DEFAULT
         name = max(parameter.opts, key=len) if isinstance(parameter, click.Option) else ""
         values = value if isinstance(value, tuple | list) else [value]
-        words = [name] if value is True else [f"{name} {_text(each, parameter.type)}".lstrip() for each in values]
-        (defaults if is_default else given).extend(words)
-    return " ".join(given), " ".join(defaults)
+        words = [name] if value is True else [f"{name} {_text(element, parameter.type)}".lstrip() for element in values]
+        (defaults if is_default else explicit).extend(words)
+    return " ".join(explicit), " ".join(defaults)
 
 
 def _text(value: Any, kind: click.ParamType) -> str:  # type: ignore[type-arg]

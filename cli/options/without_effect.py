@@ -149,12 +149,12 @@ def refuse_without_effect(name: str, command: click.Command) -> click.Command:
 
 
 def _refuse(context: click.Context, rules: tuple[Rule, ...]) -> None:
-    given = [parameter for parameter in context.command.params
-             if context.get_parameter_source(str(parameter.name)) is ParameterSource.COMMANDLINE]
+    parameters = [parameter for parameter in context.command.params
+                  if context.get_parameter_source(str(parameter.name)) is ParameterSource.COMMANDLINE]
     for rule in rules:
         if not rule.applies(context.params):
             continue
-        refused = [_written(parameter, context) for parameter in given if rule.refuses(str(parameter.name))]
+        refused = [_written(parameter, context) for parameter in parameters if rule.refuses(str(parameter.name))]
         if refused:
             verb, word = ("has", "it") if len(refused) == 1 else ("have", "them")
             raise UsageError(f"{', '.join(refused)} {verb} no effect {rule.where}",

@@ -17,26 +17,26 @@ def sensors(sys_root: Path = Path("/sys")) -> list[Check]:
 
 
 def _temperatures(sys_root: Path) -> Check:
-    known: list[str] = []
-    unknown: list[str] = []
+    with_sensor: list[str] = []
+    without_sensor: list[str] = []
     remedies = []
     for drive in list_drives(sys_root):
         if not drive.name.startswith(("nvme", "sd")):
             continue
         temperatures = hwmon.temperatures((sys_root / "class/block" / drive.name).resolve(), sys_root)
-        (known if temperatures.sources else unknown).append(drive.name)
+        (with_sensor if temperatures.sources else without_sensor).append(drive.name)
         program = "nvme" if drive.name.startswith("nvme") else "smartctl"
         if not find_program(program):
             remedies.append(f"apt-get install {PACKAGES[program]}")
-    if any(name.startswith("sd") for name in unknown):
+    if any(name.startswith("sd") for name in without_sensor):
         remedies.append("modprobe drivetemp")
-    detail = f"of {', '.join(known)}" if known else "of no drive"
-    if unknown:
-        detail += f"; not of {', '.join(unknown)}"
+    detail = f"of {', '.join(with_sensor)}" if with_sensor else "of no drive"
+    if without_sensor:
+        detail += f"; not of {', '.join(without_sensor)}"
     if remedies:
-        detail += "" if unknown else "; without SMART"
-    return Check("replay", "temperature", "ok" if known and not remedies and not unknown else "note", detail,
-                 "; ".join(dict.fromkeys(remedies)))
+        detail += "" if without_sensor else "; without SMART"
+    is_complete = with_sensor and not remedies and not without_sensor
+    return Check("replay", "temperature", "ok" if is_complete else "note", detail, "; ".join(dict.fromkeys(remedies)))
 
 
 def _power(sys_root: Path) -> Check:

@@ -146,7 +146,7 @@ def summary_lines(document: Mapping[str, Any], detail: Detail, width: int) -> li
 
 def _of_one_run(verdict: Mapping[str, Any]) -> Mapping[str, Any]:
     """The verdict without the reason that there is one run only, which concerns comparisons."""
-    reasons = [each for each in verdict["reasons"] if each["code"] != "few_runs"]
+    reasons = [reason for reason in verdict["reasons"] if reason["code"] != "few_runs"]
     return judged(reasons, notes=verdict.get("notes", ()), withheld=verdict.get("withheld", ()))
 
 

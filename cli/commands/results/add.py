@@ -69,21 +69,21 @@ def _show(task: ProgressTask, index: int, path: str, done: int, total: int) -> N
 
 def _results_of(paths: tuple[str, ...], failed: list[dict[str, Any]]) -> list[Path]:
     """Directories of runs and tests, in order, each once: also those within a directory that is neither."""
-    found: dict[Path, None] = {}
+    results: dict[Path, None] = {}
     for path in paths:
         if is_test(path):
-            found[Path(path)] = None
+            results[Path(path)] = None
             continue
         try:
             dataset = expand([path])
         except BlkreelError as error:
             if not (inside := [test for test in sorted(Path(path).glob("*")) if is_test(test)]):
                 failed.append(_failure(path, error))
-            found |= dict.fromkeys(inside)
+            results |= dict.fromkeys(inside)
         else:
-            found |= dict.fromkeys([*(Path(str(location)) for location in dataset.locations),
-                                    *map(Path, dataset.tests)])
-    return list(found)
+            results |= dict.fromkeys([*(Path(str(location)) for location in dataset.locations),
+                                      *map(Path, dataset.tests)])
+    return list(results)
 
 
 def _failure(path: object, error: BlkreelError) -> dict[str, Any]:

@@ -130,14 +130,14 @@ def _histories(catalog: Catalog, chosen: Selected, keys: Sequence[str], by: By) 
     table = catalog.metric_table()
     ids = [row["id"] for row in chosen.rows]
     table = table.filter(pc.is_in(table["id"].cast("string"), value_set=pa.array(ids, "string")))
-    known = sorted(set(table["key"].to_pylist()))
+    choices = sorted(set(table["key"].to_pylist()))
     wanted = list(dict.fromkeys(keys)) or [chosen.rows[-1]["headline"]]
     histories = []
     for key in wanted:
         own = table.filter(pc.equal(table["key"].cast("string"), key)).to_pylist()
-        usable = f"use {', '.join(known[:_MOST_KEYS])}{' …' if len(known) > _MOST_KEYS else ''}"
+        usable = f"use {', '.join(choices[:_MOST_KEYS])}{' …' if len(choices) > _MOST_KEYS else ''}"
         if not own:
-            raise UsageError(f"--metric {key or 'KEY'}: the results do not have it", did_you_mean(key, known, usable))
+            raise UsageError(f"--metric {key or 'KEY'}: the results do not have it", did_you_mean(key, choices, usable))
         text = metric_of(key, own[-1]["unit"], own[-1]["better"])
         try:
             histories.append(history_of(chosen.rows, {row["id"]: row["value"] for row in own}, text, by))

@@ -46,12 +46,12 @@ def command(output: Path, title: str, url: str, drives: Path | None, theme: Path
         raise UsageError(f"--url {url}: not a web address", "write --url https://example.org/ssd/")
     opened = options.opened(catalog)
     colors = brand.load(theme) if theme else NO_BRAND
-    known = drives_file.load(drives) if drives else None
+    drive_list = drives_file.load(drives) if drives else None
     built = build(opened, output, title=title, url=f"{url.rstrip('/')}/" if url else "", brand=colors,
-                  drives_file=known)
+                  drives_file=drive_list)
     options.warn_damaged(opened.damaged.values())
-    if known:
-        for text in known.unmatched({drive.label: drive.facts.get("model", "") for drive in built.content.drives}):
+    if drive_list:
+        for text in drive_list.unmatched({drive.label: drive.facts.get("model", "") for drive in built.content.drives}):
             notice(text)
     for name in built.edited:
         notice(f"left: {printable(str(output / name))} was edited, and its result is gone")

@@ -78,11 +78,12 @@ class _KeyTotals:
     def add(self, keys: np.ndarray, length_bytes: np.ndarray) -> None:
         """The key and the length of further I/Os."""
         new, at = np.unique(keys, return_inverse=True)
-        known = (self.keys, self.ios, self.bytes)
+        previous = (self.keys, self.ios, self.bytes)
         self.keys = np.union1d(self.keys, new)
         self.ios, self.bytes = np.zeros((2, len(self.keys)), np.int64)
-        for some, ios, moved_bytes in (known, (new, np.bincount(at), np.bincount(at, length_bytes).astype(np.int64))):
-            index = np.searchsorted(self.keys, some)
+        further = (new, np.bincount(at), np.bincount(at, length_bytes).astype(np.int64))
+        for keys, ios, moved_bytes in (previous, further):
+            index = np.searchsorted(self.keys, keys)
             self.ios[index] += ios
             self.bytes[index] += moved_bytes
 

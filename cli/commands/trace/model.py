@@ -72,10 +72,10 @@ def command(source: str, output: Path | None, format_name: str, make_trace: Path
     model, notes, most_sampled_ios = _model(source, device)
     job = fio_job(model) if output and format_name == "fio" else None
     with progress("making I/Os of the model"):
-        made = (write_generated(model, make_trace, seed=seed, ios=ios, force=force, public=public,
-                                most_sampled_ios=most_sampled_ios) if make_trace else
-                measured(generated(model, seed), model.capacity_bytes, model.ios, most_sampled_ios))
-    comparisons = compared(model.properties, properties(made))
+        measurement = (write_generated(model, make_trace, seed=seed, ios=ios, force=force, public=public,
+                                       most_sampled_ios=most_sampled_ios) if make_trace else
+                       measured(generated(model, seed), model.capacity_bytes, model.ios, most_sampled_ios))
+    comparisons = compared(model.properties, properties(measurement))
     if output:
         write_output(output, job.text if job else model_text(model), force=force, owner=caller_of_sudo())
     not_expressed = job.not_expressed if job else []
@@ -103,8 +103,8 @@ def _model(source: str, device: int | None) -> tuple[WorkloadModel, list[str], i
 
 
 def _row(comparison: Comparison) -> dict[str, object]:
-    known = PROPERTIES[comparison.key]
-    return {"key": comparison.key, "title": known.title, "unit": known.unit, "trace": comparison.trace,
+    definition = PROPERTIES[comparison.key]
+    return {"key": comparison.key, "title": definition.title, "unit": definition.unit, "trace": comparison.trace,
             "model": comparison.model, "relative_difference": comparison.relative_difference}
 
 

@@ -5,7 +5,7 @@ import re
 import pytest
 
 from blkreel.analysis.charts.model import Page
-from blkreel.cli.demo.answer import Candidate, Found, lines, sentence
+from blkreel.cli.demo.answer import Candidate, Results, lines, sentence
 from blkreel.cli.demo.page import edited
 from blkreel.cli.demo.pairs import Pair, Pairs
 from blkreel.cli.demo.typical import TypicalDrive
@@ -27,7 +27,7 @@ NOISY = pairs((1.0, 1.08), (1.1, 1.05), (1.0, 1.1), (1.05, 1.1))
 
 def found(disk, emulated, typical=(), left_out=()):
     candidates = Candidate("disk image", "on the", *disk), Candidate("emulated SATA QLC", "on an", *emulated)
-    return Found("Data scan", candidates, typical, left_out)
+    return Results("Data scan", candidates, typical, left_out)
 
 
 def text_of(result, width=80):
@@ -92,7 +92,7 @@ def test_all_lines_fit_80_columns_with_every_column():
 def test_without_root_the_answer_is_that_of_the_simulated_drives():
     typical = tuple(TypicalDrive(name, name, None, pairs((1.0, beside))) for name, beside in
                     (("Fast", 1.0), ("SATA", 1.2), ("Stick", 3.4)))
-    assert sentence(Found("Model load", (), typical, ("needs root",))) == (
+    assert sentence(Results("Model load", (), typical, ("needs root",))) == (
         "Model load beside writes of 110 MB/s: from +0.0 % on Fast to 3.40 times on Stick, of 3 simulated drives")
 
 
