@@ -36,9 +36,9 @@ def fill(directory, results, drives, workloads):
         run = {**result["metadata"]["run"], "label": f"drive {drive}",
                "source": {**result["metadata"]["run"]["source"], "sha256": checksum, "title": f"workload {workload}"}}
         run["drive"] = {**run["drive"], "serial_hash": f"unit {drive}"}
-        made = variant(result, number, label=f"drive {drive}", metadata={**result["metadata"], "run": run},
-                       workload={"checksum": checksum, "title": f"workload {workload}", "name": "t.parquet"})
-        catalog.path_of(made["id"]).write_bytes(dump(made))
+        document = variant(result, number, label=f"drive {drive}", metadata={**result["metadata"], "run": run},
+                           workload={"checksum": checksum, "title": f"workload {workload}", "name": "t.parquet"})
+        catalog.path_of(document["id"]).write_bytes(dump(document))
     return catalog
 
 

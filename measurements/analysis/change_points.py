@@ -42,7 +42,7 @@ def is_dated(indexes: list[int], step: int) -> bool:
 
 
 def indexes_of(logs: np.ndarray) -> list[int]:
-    return [each.index for each in change_points(np.exp(logs).tolist())]
+    return [point.index for point in change_points(np.exp(logs).tolist())]
 
 
 def measure(kind: str, runs: int, series: int) -> str:
@@ -53,13 +53,13 @@ def measure(kind: str, runs: int, series: int) -> str:
         stepped = noise + STEP * (np.arange(NIGHTS) >= step)
         points = change_points(np.exp(stepped).tolist())
         counts["best"] += abs(best_possible(stepped, runs) - step) <= 1
-        counts["dated"] += is_dated([each.index for each in points], step)
-        counts["held"] += any(each.first <= step <= each.last for each in points)
+        counts["dated"] += is_dated([point.index for point in points], step)
+        counts["held"] += any(point.first <= step <= point.last for point in points)
         counts["more"] += len(points) > 1
         counts["silent"] += not indexes_of(noise)
         begin = min(step, 40)
-        both = indexes_of(noise + STEP * ((np.arange(NIGHTS) >= begin) & (np.arange(NIGHTS) < begin + 10)))
-        counts["both"] += is_dated(both, begin) and is_dated(both, begin + 10)
+        indexes = indexes_of(noise + STEP * ((np.arange(NIGHTS) >= begin) & (np.arange(NIGHTS) < begin + 10)))
+        counts["both"] += is_dated(indexes, begin) and is_dated(indexes, begin + 10)
         counts["drift"] += bool(indexes_of(noise + STEP * np.arange(NIGHTS) / NIGHTS))
     return f"{kind:13} {runs:4}  " + "  ".join(f"{100 * count / series:7.1f}" for count in counts.values())
 
@@ -71,7 +71,8 @@ def nights_until_reported(runs: int, series: int) -> str:
         logs = nights("normal", runs, random) + STEP * (np.arange(NIGHTS) >= 40)
         delays.append(next((night - 40 for night in range(42, NIGHTS + 1)
                             if any(index >= 38 for index in indexes_of(logs[:night]))), NIGHTS))
-    return f"{runs:4}  " + "  ".join(f"{each:6.0f}" for each in np.quantile(delays, (0.5, 0.95), method="higher"))
+    quantiles = np.quantile(delays, (0.5, 0.95), method="higher")
+    return f"{runs:4}  " + "  ".join(f"{quantile:6.0f}" for quantile in quantiles)
 
 
 def main() -> None:

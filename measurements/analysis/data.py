@@ -78,13 +78,13 @@ def _make_sequential(random, state, offset_bytes, length_bytes):
     rows = starts[:, None] + np.arange(16)
     ends = np.cumsum(length_bytes[rows], axis=1)
     stream = np.arange(len(starts)) % len(heads)
-    for each in range(len(heads)):
-        mine = np.flatnonzero(stream == each)
+    for number in range(len(heads)):
+        mine = np.flatnonzero(stream == number)
         if len(mine):
             before = np.concatenate([[0], np.cumsum(ends[mine, -1])[:-1]])
-            offset_bytes[rows[mine]] = (heads[each] + before[:, None] + ends[mine] - length_bytes[rows[mine]]) % (
+            offset_bytes[rows[mine]] = (heads[number] + before[:, None] + ends[mine] - length_bytes[rows[mine]]) % (
                 DRIVE_BYTES - (1 << 21)) // SECTOR * SECTOR
-            heads[each] = (heads[each] + before[-1] + ends[mine[-1], -1]) % (DRIVE_BYTES // 2)
+            heads[number] = (heads[number] + before[-1] + ends[mine[-1], -1]) % (DRIVE_BYTES // 2)
 
 
 def write_blktrace(trace_path: Path, path: Path, rows: int) -> dict:

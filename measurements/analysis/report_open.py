@@ -36,15 +36,15 @@ def opened(playwright, path):
     }).observe(document.documentElement, { attributes: true }));""")
     page.goto(path.as_uri(), wait_until="commit")
     page.wait_for_function("window.settledAt", timeout=120_000)
-    told = page.evaluate("""() => [performance.getEntriesByType("navigation")[0].domContentLoadedEventEnd,
+    times_ms = page.evaluate("""() => [performance.getEntriesByType("navigation")[0].domContentLoadedEventEnd,
         Number(document.documentElement.dataset.first ?? NaN), window.settledAt]""")
     browser.close()
-    return told
+    return times_ms
 
 
-def shown(times):
-    known = [time for time in times if time == time]
-    return f"{statistics.median(known):5.0f} ms ({min(known):.0f} to {max(known):.0f})" if known else "–"
+def summary(times):
+    values = [time for time in times if time == time]
+    return f"{statistics.median(values):5.0f} ms ({min(values):.0f} to {max(values):.0f})" if values else "–"
 
 
 def main():
@@ -63,17 +63,17 @@ def main():
         empty.write_text(render_page(Page("report", "Empty", "", (), ())), encoding="utf-8")
         times = {path: [], empty: []}
         for _ in range(options.repeat):
-            for each, told in times.items():
-                told.append(opened(playwright, each))
+            for file, openings in times.items():
+                openings.append(opened(playwright, file))
         size = path.stat().st_size
         print(f"{path.name}: {size / 1e6:.2f} MB (goal: under {WANTED_BYTES / 1e6:g}); "
               f"median of {options.repeat} (smallest to largest)")
         print(f"| | the page | without charts | ratio |\n{'|---' * 4}|")
         for index, mark in enumerate(MARKS):
-            own, bare = ([told[index] for told in times[each]] for each in (path, empty))
+            own, bare = ([opening[index] for opening in openings] for openings in times.values())
             ratio = f"{statistics.median(own) / statistics.median(bare):.2f}" if bare[0] == bare[0] else "–"
-            print(f"| {mark} | {shown(own)} | {shown(bare)} | {ratio} |")
-        worst = statistics.median(told[1] for told in times[path])
+            print(f"| {mark} | {summary(own)} | {summary(bare)} | {ratio} |")
+        worst = statistics.median(opening[1] for opening in times[path])
         print(f"readable with its first charts after {worst / 1000:.2f} s (goal: under {WANTED_MS / 1000:g} s)")
 
 

@@ -39,34 +39,34 @@ def main():
 
 
 def _show(name, subject, arguments, repeats):
-    found = []
+    results = []
     for _ in range(repeats):
         if name.endswith("now"):
-            for each in _kept(subject):
-                each.unlink()
+            for path in _kept(subject):
+                path.unlink()
         command = [sys.executable, "-m", "measurements.analysis.scale", "--child", str(subject), *arguments]
-        found.append(json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout))
-    kept = sum(each.stat().st_size for each in _kept(subject))
-    print(f"{name:28}{min(each['s'] for each in found):8.2f}{min(each['cpu_s'] for each in found):8.2f}"
-          f"{max(each['peak_mb'] for each in found):10,.0f}"
-          f"{kept / 1e6 if '--no-cache' not in arguments else 0:10.1f}", flush=True)
+        results.append(json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout))
+    partial_bytes = sum(path.stat().st_size for path in _kept(subject))
+    print(f"{name:28}{min(run['s'] for run in results):8.2f}{min(run['cpu_s'] for run in results):8.2f}"
+          f"{max(run['peak_mb'] for run in results):10,.0f}"
+          f"{partial_bytes / 1e6 if '--no-cache' not in arguments else 0:10.1f}", flush=True)
 
 
 def _measured(options):
     begun = time.monotonic()
-    found = measure_fleet([options.child], read_options=ReadOptions(jobs=options.jobs, keep=options.keep))
+    fleet = measure_fleet([options.child], read_options=ReadOptions(jobs=options.jobs, keep=options.keep))
     used = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
-    return {"s": time.monotonic() - begun, "cpu_s": sum(each.ru_utime + each.ru_stime for each in used),
-            "peak_mb": max(each.ru_maxrss for each in used) / 1000, "rows": sum(each.rows for each in found.measured)}
+    return {"s": time.monotonic() - begun, "cpu_s": sum(usage.ru_utime + usage.ru_stime for usage in used),
+            "peak_mb": max(usage.ru_maxrss for usage in used) / 1000, "rows": sum(run.rows for run in fleet.measured)}
 
 
 def _kept(subject):
     where = subject if subject.is_dir() else subject.parent
-    return [each for each in where.glob(".*.blkreel-partial") if subject.is_dir() or subject.name in each.name]
+    return [path for path in where.glob(".*.blkreel-partial") if subject.is_dir() or subject.name in path.name]
 
 
 def _size(subject):
-    return sum(open_trace(each).footer.size_bytes for each in
+    return sum(open_trace(path).footer.size_bytes for path in
                (subject.glob("*.parquet") if subject.is_dir() else [subject]))
 
 

@@ -54,7 +54,7 @@ def lacking(tool):
     return None if is_there() else remedy
 
 
-def made(kind, path, rows, *more):
+def make_file(kind, path, rows, *more):
     """A file of data.py, made by another process: the peak memory of a child starts at that of its parent, so
     this process stays small."""
     words = [sys.executable, "-m", "measurements.analysis.data", kind, str(path), str(rows), *more]
@@ -65,28 +65,28 @@ def run_once(tool, path, processor):
     """Figures, and (wall s, processor s, MB) of a process that ran a tool on a file."""
     words = [sys.executable, "-m", "measurements.analysis.tools", tool, str(path)]
     # A file, because a full pipe would block the process, and only wait4 waits for it.
-    with tempfile.TemporaryFile() as told:
+    with tempfile.TemporaryFile() as output:
         began = time.monotonic()
-        process = subprocess.Popen(words, stdout=told, preexec_fn=lambda: os.sched_setaffinity(0, {processor}))
+        process = subprocess.Popen(words, stdout=output, preexec_fn=lambda: os.sched_setaffinity(0, {processor}))
         _, status, used = os.wait4(process.pid, 0)
         wall_s = time.monotonic() - began
         process.returncode = os.waitstatus_to_exitcode(status)
         if process.returncode:
             raise SystemExit(f"{tool} failed on {path} ({process.returncode})")
-        told.seek(0)
-        return json.load(told), (wall_s, used.ru_utime + used.ru_stime, used.ru_maxrss * 1024 / 1e6)
+        output.seek(0)
+        return json.load(output), (wall_s, used.ru_utime + used.ru_stime, used.ru_maxrss * 1024 / 1e6)
 
 
 def check_agreement(figures, offered):
     """Check figures common to blkreel and another tool, and btt against its input."""
-    ours = figures.get("blkreel")
-    for tool, told in figures.items():
-        for name, value in told.items():
-            if tool == "btt" or ours is None or tool == "blkreel":
+    by_blkreel = figures.get("blkreel")
+    for tool, tool_figures in figures.items():
+        for name, value in tool_figures.items():
+            if tool == "btt" or by_blkreel is None or tool == "blkreel":
                 continue
             error = PERCENTILE_ERROR * value if "_p" in name else 0
-            if abs(ours[name] - value) > error:
-                raise SystemExit(f"{name} differs: blkreel {ours[name]}, {tool} {value}")
+            if abs(by_blkreel[name] - value) > error:
+                raise SystemExit(f"{name} differs: blkreel {by_blkreel[name]}, {tool} {value}")
     if "btt" in figures:
         mean_s = offered["service_ns"] / offered["ios"] / 1e9
         missing = offered["ios"] - figures["btt"]["ops"]
@@ -104,14 +104,14 @@ def main():
     results = {"machine": machine(), "processor": chosen.processor, "sizes": {}}
     for rows in chosen.rows:
         path = chosen.directory / f"blkreel-bench-{rows}{f'-{chosen.days}-days' if chosen.days else ''}.parquet"
-        made("trace", path, rows, str(chosen.days))
+        make_file("trace", path, rows, str(chosen.days))
         inputs, offered = {}, None
         for tool in chosen.tools:
             if MOST_ROWS[tool] is None or rows <= MOST_ROWS[tool] or chosen.all:
                 inputs[tool] = path
         if "btt" in inputs:
             inputs["btt"] = path.with_suffix(".blktrace")
-            offered = made("blktrace", inputs["btt"], rows, str(path))
+            offered = make_file("blktrace", inputs["btt"], rows, str(path))
         figures, taken = {}, {tool: [] for tool in inputs}
         for repetition in range(chosen.repetitions):
             for tool, file in inputs.items():
@@ -125,9 +125,9 @@ def main():
                     taken)
     print(f"\n{results['machine']}; all on processor {chosen.processor}; common figures agree.")
     if len(chosen.rows) > 1 and "blkreel" in chosen.tools:
-        each = {rows: statistics.median(cpu for _, cpu, _ in size["taken"]["blkreel"]) / rows * 1e9
-                for rows, size in results["sizes"].items()}
-        print("blkreel, processor ns per I/O:", ", ".join(f"{ns:.0f} ({rows:,})" for rows, ns in each.items()))
+        cost_ns = {rows: statistics.median(cpu for _, cpu, _ in size["taken"]["blkreel"]) / rows * 1e9
+                   for rows, size in results["sizes"].items()}
+        print("blkreel, processor ns per I/O:", ", ".join(f"{ns:.0f} ({rows:,})" for rows, ns in cost_ns.items()))
     if chosen.json:
         chosen.json.write_text(json.dumps(results, indent=1))
 

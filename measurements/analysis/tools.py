@@ -92,9 +92,9 @@ def duckdb(path):
         figures[f"{name}_busy_ns"] = _one(connection, busy.format(f"WHERE kind = {code}"))
     origin_ns = _one(connection, "SELECT min(submit_ns) FROM io")
     figures["makespan_ns"] = _one(connection, "SELECT max(complete_ns) FROM io") - origin_ns
-    told = connection.execute(f"SELECT quantile_disc(latency_ns, {[p / 100 for p in PERCENTILES]}) FROM io "
-                              "WHERE kind = 0").fetchone()[0]
-    figures |= {f"read_p{p}_ns": value for p, value in zip(PERCENTILES, told, strict=True)}
+    latencies_ns = connection.execute(f"SELECT quantile_disc(latency_ns, {[p / 100 for p in PERCENTILES]}) FROM io "
+                                      "WHERE kind = 0").fetchone()[0]
+    figures |= {f"read_p{p}_ns": value for p, value in zip(PERCENTILES, latencies_ns, strict=True)}
     figures["read_bursts"], length_ns = connection.execute(f"""
         WITH cut AS (SELECT submit_ns, complete_ns, max(complete_ns) OVER (ORDER BY submit_ns
             ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS reach FROM io WHERE kind = 0),
@@ -121,12 +121,12 @@ def _one(connection, query):
 def btt(path):
     """Latency from issue to completion of all I/Os. btt also computes tables that are not used here."""
     with tempfile.TemporaryDirectory() as directory:  # btt writes files to its working directory
-        told = subprocess.run(["btt", "-i", Path(path).resolve()], capture_output=True, text=True, check=True,
-                              cwd=directory).stdout
-    found = re.search(r"^D2C\s+([\d.]+)\s+([\d.]+)\s+([\d.]+)\s+(\d+)", told, re.MULTILINE)
-    if not found:
+        output = subprocess.run(["btt", "-i", Path(path).resolve()], capture_output=True, text=True, check=True,
+                                cwd=directory).stdout
+    match = re.search(r"^D2C\s+([\d.]+)\s+([\d.]+)\s+([\d.]+)\s+(\d+)", output, re.MULTILINE)
+    if not match:
         raise SystemExit("btt failed: no D2C in its output")
-    return {"ops": int(found[4]), "mean_latency_s": float(found[2]), "longest_latency_s": float(found[3])}
+    return {"ops": int(match[4]), "mean_latency_s": float(match[2]), "longest_latency_s": float(match[3])}
 
 
 TOOLS = {"blkreel": blkreel, "pandas": pandas, "DuckDB": duckdb, "btt": btt}

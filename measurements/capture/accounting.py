@@ -9,11 +9,11 @@ STATS = Path("/proc/sys/kernel/bpf_stats_enabled")
 
 def family(pid):
     """Ids of a process and its living descendants."""
-    found = [pid]
-    for one in found:
-        for task in Path("/proc", str(one), "task").glob("*/children"):
-            found += [int(child) for child in _read(task).split()]
-    return found
+    pids = [pid]
+    for process in pids:
+        for task in Path("/proc", str(process), "task").glob("*/children"):
+            pids += [int(child) for child in _read(task).split()]
+    return pids
 
 
 def kernel_threads():

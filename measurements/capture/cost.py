@@ -41,7 +41,7 @@ def slots(peer, drive, directory, options, depth, rate=0):
     """(before, during, after) of each pair: windows of one long fio run."""
     pairs = []
     with load.long_fio(drive, depth, rate) as fio:
-        ours = [*family(fio)]
+        own_pids = [*family(fio)]
         peer.start(drive, directory)
         pauses = options.method == "slots" and peer.pause()
         if not pauses:
@@ -49,14 +49,14 @@ def slots(peer, drive, directory, options, depth, rate=0):
         time.sleep(AFTER_SWITCH_S)
         slot_s = options.slot if pauses else max(options.slot, LONG_SLOT_S)
         slot_s = 2 * slot_s if rate else slot_s
-        before = load.watch(drive, slot_s, ours)
+        before = load.watch(drive, slot_s, own_pids)
         for _ in range(options.pairs if pauses or options.method == "starts" else max(2, options.pairs // 5)):
             peer.resume() if pauses else peer.start(drive, directory)
             time.sleep(AFTER_SWITCH_S)
-            during = load.watch(drive, slot_s, [*ours, *peer.pids()])
+            during = load.watch(drive, slot_s, [*own_pids, *peer.pids()])
             peer.pause() if pauses else peer.stop()
             time.sleep(AFTER_SWITCH_S)
-            after = load.watch(drive, slot_s, [*ours, *peer.pids()] if pauses else ours)
+            after = load.watch(drive, slot_s, [*own_pids, *peer.pids()] if pauses else own_pids)
             pairs.append((before, during, after))
             before = after
         if pauses:
@@ -88,12 +88,13 @@ def whole_run(peer, drive, directory, options, depth):
         iops, ios = load.fio(drive, depth, options.seconds)
         ended_ns = cpu_ns(peer.pids())
         kernel_bytes = peer.kernel_bytes()
-        kept = peer.stop()
+        recording = peer.stop()
     return {
-        "iops": iops, "ios": ios, "kept": kept.ios, "missing": ios - kept.ios, "reported_lost": kept.reported_lost,
-        "bytes_per_io": kept.bytes / kept.ios if kept.ios else None,
-        "cpu_ns_per_io": (ended_ns - started_ns) / ios, "finish_ns_per_io": max(0, kept.cpu_ns - ended_ns) / ios,
-        "user_share": kept.user_share, "memory_bytes": memory.peak_bytes + kernel_bytes,
+        "iops": iops, "ios": ios, "kept": recording.ios, "missing": ios - recording.ios,
+        "reported_lost": recording.reported_lost,
+        "bytes_per_io": recording.bytes / recording.ios if recording.ios else None,
+        "cpu_ns_per_io": (ended_ns - started_ns) / ios, "finish_ns_per_io": max(0, recording.cpu_ns - ended_ns) / ios,
+        "user_share": recording.user_share, "memory_bytes": memory.peak_bytes + kernel_bytes,
     }
 
 
@@ -184,10 +185,10 @@ def table(results, depths):
     for name, result in results.items():
         runs = [run for depth in depths for run in result["runs"][depth]]
         ios, missing = sum(run["ios"] for run in runs), sum(max(0, run["missing"]) for run in runs)
-        said = dict.fromkeys(run["reported_lost"] or "nothing" for run in runs)
+        losses = dict.fromkeys(run["reported_lost"] or "nothing" for run in runs)
         size = spread([run["bytes_per_io"] for run in runs if run["bytes_per_io"]], ".1f")
         memory = max(run["memory_bytes"] for run in runs) / (1 << 20)
-        yield f"| {name} | {missing:,} of {ios:,} ({missing / ios:.2%}) | {'; '.join(said)} | {size} | {memory:.0f} |"
+        yield f"| {name} | {missing:,} of {ios:,} ({missing / ios:.2%}) | {'; '.join(losses)} | {size} | {memory:.0f} |"
     yield ""
     yield ("| CPU per I/O, ns | BPF programs, " + ", ".join(f"depth {depth}" for depth in depths)
            + " | tool processes while capturing | user share of it | to finish the file "

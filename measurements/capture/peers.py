@@ -45,8 +45,8 @@ running = set()  # tools that have not ended
 
 def end_all():
     """Stop all tools after an error: a tool left running would disturb later measurements."""
-    for one in sorted(running, key=lambda one: isinstance(one, Process)):
-        one.end(signal.SIGTERM)
+    for tool in sorted(running, key=lambda tool: isinstance(tool, Process)):
+        tool.end(signal.SIGTERM)
 
 
 class Process:
@@ -148,8 +148,8 @@ class Blkreel:
         if summary is None:
             raise SystemExit(f"blkreel failed: {self._process.words().strip()[-400:]}")
         rows, lost, hidden = summary
-        said = f"{lost} lost" + (f", {hidden} completions unseen" if hidden else "")
-        return Recording(rows, self._output.stat().st_size, said, self._process.cpu_ns, self._process.user_share)
+        losses = f"{lost} lost" + (f", {hidden} completions unseen" if hidden else "")
+        return Recording(rows, self._output.stat().st_size, losses, self._process.cpu_ns, self._process.user_share)
 
 
 class Ftrace:
@@ -250,7 +250,7 @@ class Perf:
     def lacks(self):
         if not (TRACING / "events/block").is_dir():
             return NO_TRACING
-        return None if found("perf") else "no perf: apt-get install linux-perf"
+        return None if is_installed("perf") else "no perf: apt-get install linux-perf"
 
     def start(self, drive, directory):
         self._output = Path(directory, "perf.data")
@@ -301,8 +301,8 @@ class Perf:
         stats = subprocess.run(["perf", "report", "--stats", "-i", self._output], capture_output=True, text=True)
         lost = peer_output.perf_says_lost(self._process.words() + stats.stderr + stats.stdout)
         data = np.memmap(self._output, "<u4", mode="r", shape=(self._output.stat().st_size // 4,))
-        kept = min(peer_output.count_perf(data, event, self._device) for event in self._event_ids)
-        return Recording(kept, self._output.stat().st_size, "some lost" if lost else None, self._process.cpu_ns,
+        ios = min(peer_output.count_perf(data, event, self._device) for event in self._event_ids)
+        return Recording(ios, self._output.stat().st_size, "some lost" if lost else None, self._process.cpu_ns,
                     self._process.user_share)
 
 
@@ -316,7 +316,7 @@ class Bpftrace:
         self.name = name
 
     def lacks(self):
-        return None if found("bpftrace") else "no bpftrace: apt-get install bpftrace"
+        return None if is_installed("bpftrace") else "no bpftrace: apt-get install bpftrace"
 
     def start(self, drive, directory):
         self._output = Path(directory, "biosnoop.txt")
@@ -338,8 +338,8 @@ class Bpftrace:
         ended = self._process.end(signal.SIGINT)
         with self._output.open() as lines:
             rows, lost = peer_output.count_bpftrace(lines, self._process.words())
-        said = f"{lost} events lost" if lost else None
-        return Recording(rows, self._output.stat().st_size, said if ended else "does not end", self._process.cpu_ns,
+        losses = f"{lost} events lost" if lost else None
+        return Recording(rows, self._output.stat().st_size, losses if ended else "does not end", self._process.cpu_ns,
                     self._process.user_share)
 
 
@@ -352,7 +352,7 @@ def wait_for(done, timeout_s):
     return True
 
 
-def found(program):
+def is_installed(program):
     return any(Path(place, program).exists() for place in os.get_exec_path())
 
 

@@ -51,7 +51,7 @@ def main():
 def show(drive, by, pairs, before, after):
     """pairs: (alone, beside) in s each."""
     alone, beside = zip(*pairs, strict=True)
-    ratios = [two / one for one, two in pairs]
+    ratios = [beside_s / alone_s for alone_s, beside_s in pairs]
     sure = interval(ratios)
     reach = f" [{sure.low:.2f} .. {sure.high:.2f}]" if sure else ""
     late = (after[0] - before[0]) / max(1, after[1] - before[1])
@@ -116,7 +116,7 @@ def by_blkreel(device, trace, options):
          str(options.pairs), "--json"], capture_output=True, text=True)
     if done.returncode not in (0, 3):
         raise SystemExit(f"the replay on {device} failed: {done.stderr.strip()[-2000:]}")
-    accounts = [each["run"] for each in json.loads(done.stdout)["repetitions"]]
+    accounts = [repetition["run"] for repetition in json.loads(done.stdout)["repetitions"]]
     return [(account["baseline"]["load_time_ns"] / 1e9, account["own_wall_ns"] / 1e9) for account in accounts]
 
 

@@ -84,8 +84,8 @@ def show(name, options):
     fitted = options.directory / f"{name}.toml"
     document = json.loads(run(BLKREEL, "model-drive", *runs, "-o", fitted, "--force", "--json"))
     for program in PROGRAMS:
-        pairs = [each["slowdown_by_writes"] for each in document["runs"]
-                 if Path(each["run"]).parent.name == f"{name}-{program}" and each["slowdown_by_writes"]]
+        pairs = [entry["slowdown_by_writes"] for entry in document["runs"]
+                 if Path(entry["run"]).parent.name == f"{name}-{program}" and entry["slowdown_by_writes"]]
         if not pairs:
             continue  # not replayed
         measured, predicted, low, high = (statistics.geometric_mean(pair[key] for pair in pairs)

@@ -151,7 +151,7 @@ def inside(task, programs, directory, result):
     fill(mount, programs.split(","))
     write_random(mount / "written", WRITTEN_MIB)
     os.sync()
-    found = {}
+    results = {}
     for program in programs.split(","):
         remount(mount, device)
         command = [sys.executable, RUN_PROGRAM, program, mount]
@@ -159,13 +159,13 @@ def inside(task, programs, directory, result):
             trace = Path(directory) / f"{task}-{program}.parquet"
             with warm_memory():
                 took_s = seconds_of([BLKREEL, "capture", device, "-o", trace, "--force", "--files", "--", *command])
-            found[program] = took_s - own_io_s(trace)
+            results[program] = took_s - own_io_s(trace)
             continue
         before = counts()
         with warm_memory():
             alone_s = seconds_of(command)
         if task == "alone":
-            found[program] = {"alone_s": alone_s, "late_share": late_share(before, counts())}
+            results[program] = {"alone_s": alone_s, "late_share": late_share(before, counts())}
             continue
         remount(mount, device)
         writer = subprocess.Popen([sys.executable, "-c", WRITER, mount / "written", str(rate_bytes_s(options.rate))],
@@ -179,10 +179,10 @@ def inside(task, programs, directory, result):
         writer.kill()
         writer.wait()
         # The program starts and ends within the time that its writes are counted in.
-        found[program] = {"alone_s": alone_s, "beside_s": beside_s,
-                          "reached": written / (beside_s + START_S) / rate_bytes_s(options.rate),
-                          "late_share": late_share(before, counts())}
-    Path(result).write_text(json.dumps(found))
+        results[program] = {"alone_s": alone_s, "beside_s": beside_s,
+                            "reached": written / (beside_s + START_S) / rate_bytes_s(options.rate),
+                            "late_share": late_share(before, counts())}
+    Path(result).write_text(json.dumps(results))
 
 
 def rate_bytes_s(text):

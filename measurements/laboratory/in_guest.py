@@ -171,12 +171,12 @@ class Laboratory:
 
     def replay_fio(self, trace, drive, directory):
         directory.mkdir()
-        log, seen = directory / "trace.iolog", directory / "seen.parquet"
+        log, capture = directory / "trace.iolog", directory / "seen.parquet"
         blkreel("export", trace, "--format", "iolog3", "-o", log, allowed=(0, 3))
-        blkreel("capture", drive, "-o", seen, "--", "fio", "--name=replay", f"--read_iolog={log}",
+        blkreel("capture", drive, "-o", capture, "--", "fio", "--name=replay", f"--read_iolog={log}",
                 f"--replay_redirect={drive}", "--ioengine=io_uring", "--direct=1", "--iodepth=64", "--thread",
                 f"--output={directory}/output")
-        return self.figures(seen)
+        return self.figures(capture)
 
 
 def step(*words):

@@ -95,11 +95,11 @@ def main():
         results = {name: [] for name in ways}
         with DRIVES[kind](SIZE_BYTES) as drive:
             for _ in range(wanted.repeat):
-                ours = None
+                reference = None
                 for name, way in ways.items():
                     thousand, latency_us, cpu_ns = measure(way, drive, wanted)
-                    ours = ours or thousand
-                    results[name].append((thousand, latency_us, cpu_ns, ours / thousand))
+                    reference = reference or thousand
+                    results[name].append((thousand, latency_us, cpu_ns, reference / thousand))
         everything[kind] = results
         print_table(f"{kind}: 4 KiB random reads, depth {wanted.depth}, {wanted.repeat} runs of {wanted.seconds} s "
                     f"each, in turn; median [smallest .. largest]; {machine()}",

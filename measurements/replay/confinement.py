@@ -41,15 +41,15 @@ def main():
     parser.add_argument("--depth", type=int, default=1)
     options = parser.parse_args()
     print(machine())
-    this = engine.HELPER
+    current = engine.HELPER
     with tempfile.NamedTemporaryFile(dir="/dev/shm") as file:
         file.write(bytes(FILE_BYTES))
         file.flush()
         pairs = []
         for number in range(options.pairs):
-            order = (options.baseline, this) if number % 2 else (this, options.baseline)
+            order = (options.baseline, current) if number % 2 else (current, options.baseline)
             measured = {helper: issue(helper, Path(file.name), options.ios, options.depth) for helper in order}
-            pairs.append((*measured[options.baseline], *measured[this]))
+            pairs.append((*measured[options.baseline], *measured[current]))
     for place, name in enumerate(("on the CPU", "elapsed")):
         before, after = ([pair[place + shift] for pair in pairs] for shift in (0, 2))
         low, middle, high = statistics.quantiles([b - a for a, b in zip(before, after, strict=True)], n=4)

@@ -32,7 +32,7 @@ COLUMNS = ("captured there", "program here", "dependent", "original")
 ERRORS = ("error of dependent", "error of original")
 # I/Os in a stretch whose minimum over the repetitions counts.
 STRETCH_IOS = 20
-# Of each direction, the fields of Shown: program there, program here, dependent, original.
+# Of each direction, the fields of LoadTimes: program there, program here, dependent, original.
 DIRECTIONS = {
     "to fast": ("slow_s", "fast_s", "dependent_s", "original_s"),
     "to slow": ("fast_s", "slow_s", "dependent_on_slow_s", "original_on_slow_s"),
@@ -40,7 +40,7 @@ DIRECTIONS = {
 
 
 @dataclass(frozen=True)
-class Shown:
+class LoadTimes:
     """Seconds from first I/O to last, or arrays of parts: from each I/O to the next, and to the end."""
 
     slow_s: float | np.ndarray
@@ -51,13 +51,14 @@ class Shown:
     original_on_slow_s: float | np.ndarray
 
 
-def least(shown, rows):
+def least(repetitions, rows):
     """The sum of the minima over repetitions of consecutive stretches of that many I/Os.
 
     Other load only adds time, and disturbs every repetition somewhere, but rarely all at the same I/O. Repetitions must
     have the same I/Os.
     """
-    return Shown(*(_least([getattr(one, field.name) for one in shown], rows) for field in fields(Shown)))
+    return LoadTimes(*(_least([getattr(repetition, field.name) for repetition in repetitions], rows)
+                       for field in fields(LoadTimes)))
 
 
 def _least(repetitions, rows):
@@ -96,7 +97,7 @@ def show(program, image, directory):
     for pace in ("dependent", "original"):
         with slow_drive(image, LATENCY_NS) as drive:
             replayed_s.append(replay(fast, drive, pace, directory / pace))
-    return Shown(slow_s, fast_s, *replayed_s)
+    return LoadTimes(slow_s, fast_s, *replayed_s)
 
 
 def capture(program, drive, trace):
@@ -159,28 +160,28 @@ def main():
             image = Path(directory) / "contents"
             program.make_image(image)
             try:
-                shown = [show(program, image, Path(directory)) for _ in range(options.repeat)]
+                repetitions = [show(program, image, Path(directory)) for _ in range(options.repeat)]
             except CannotMake as reason:
                 raise SystemExit(str(reason)) from None
         for direction, names in DIRECTIONS.items():
             label = f"{program.name:<{width}}, {direction}"
-            print(label, *(f"{cell:>24}" for cell in cells(shown, names)), flush=True)
+            print(label, *(f"{cell:>24}" for cell in cells(repetitions, names)), flush=True)
 
 
-def cells(shown, names):
-    total_s = [np.array([getattr(each, name).sum() for each in shown]) for name in names]
+def cells(repetitions, names):
+    total_s = [np.array([getattr(repetition, name).sum() for repetition in repetitions]) for name in names]
     _, here_s, *replayed_s = total_s
     times = [f"{np.median(each_s):.3f} s [{each_s.min():.3f} .. {each_s.max():.3f}]" for each_s in total_s]
     errors = [median_error(each_s, here_s) for each_s in replayed_s]
     return [*times, *(f"{error:+.1%} [{low:+.1%} .. {high:+.1%}]" for error, low, high in errors),
-            by_stretches(shown, names)]
+            by_stretches(repetitions, names)]
 
 
-def by_stretches(shown, names):
+def by_stretches(repetitions, names):
     _, here, dependent, _ = names
-    if any(len({len(getattr(each, name)) for each in shown}) > 1 for name in names):
+    if any(len({len(getattr(repetition, name)) for repetition in repetitions}) > 1 for name in names):
         return ""
-    best = least(shown, STRETCH_IOS)
+    best = least(repetitions, STRETCH_IOS)
     return f"{off(getattr(best, dependent), getattr(best, here)):+.1%}"
 
 

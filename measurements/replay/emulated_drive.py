@@ -203,13 +203,13 @@ def replay_both(sample):
         replay(f"sample:{sample}", device, f"{place}/emulated", *DEPENDENT,
                under=["capture", device, "-o", capture, "--"])
         replay(capture, description, f"{place}/issued", "--pace", "original")
-        given, asked, issued = (rows_of(f"{place}/{name}") for name in ("emulated", "simulated", "issued"))
+        reached, asked, issued = (rows_of(f"{place}/{name}") for name in ("emulated", "simulated", "issued"))
         kernel = rows_of(capture).rename_axis("source_row").reset_index()
         calibration = read_account(f"bench-{os.getpid()}")["calibration"]
         loads_ns = [open_trace(f"{place}/{name}").account.load_time_ns for name in ("emulated", "simulated")]
     ratios[sample, "load time"].append(100 * loads_ns[0] / loads_ns[1])
     for kind in KINDS:
-        by_replay, by_kernel = of_kind(given, asked, kind), of_kind(kernel, issued, kind)
+        by_replay, by_kernel = of_kind(reached, asked, kind), of_kind(kernel, issued, kind)
         if not by_replay.empty:
             ratios[sample, f"each {kind}, median"].append(100 * (by_replay.reached / by_replay.asked).median())
             ratios[sample, f"{kind} p99"].append(percent_at(by_replay, 0.99))

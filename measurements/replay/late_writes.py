@@ -121,7 +121,7 @@ def exclusive(drive):
         return None
 
 
-def one(words, how, drive, image, group, limit, scratch, environment):
+def end_once(words, how, drive, image, group, limit, scratch, environment):
     """(whether the drive could be opened while writes were limited, blocks lost)."""
     limit(LIMIT_BYTES_S)
     command = Command(words, drive, group, scratch / "log", environment)
@@ -169,7 +169,7 @@ def main():
         for how in options.end or ENDS:
             for verb, words in verbs.items():
                 count = (times + 1) // 2 if verb == "precondition" else times // 2
-                results = [one(words, how, drive, image, group, limit, scratch, environment) for _ in range(count)]
+                results = [end_once(words, how, drive, image, group, limit, scratch, environment) for _ in range(count)]
                 print(f"{how:<22} {verb:<13} {count:>5}  {sum(early for early, _ in results):>34}"
                       f"  {sum(lost for _, lost in results):>11}", flush=True)
 

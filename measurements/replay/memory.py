@@ -95,13 +95,13 @@ class Watched:
 
 def children_of(pid):
     """Child processes of all threads."""
-    found = []
+    children = []
     for task in Path(f"/proc/{pid}/task").glob("*"):
         try:
-            found += [int(child) for child in (task / "children").read_text().split()]
+            children += [int(child) for child in (task / "children").read_text().split()]
         except OSError:
             continue
-    return [one for child in found for one in (child, *children_of(child))]
+    return [process for child in children for process in (child, *children_of(child))]
 
 
 def cpu_seconds(pid):
@@ -153,8 +153,8 @@ def main():
                 report(turn, Watched(words, run), wanted.rows)
             starts = [Watched(words, run, only_start=True) for _ in range(wanted.starts)]
             if starts:
-                print(f"  {len(starts)} starts: first I/O after {spread([one.first_io_s for one in starts])} s, "
-                      f"{spread([one.first_io_cpu_s for one in starts])} s of processor time; {machine()}")
+                print(f"  {len(starts)} starts: first I/O after {spread([start.first_io_s for start in starts])} s, "
+                      f"{spread([start.first_io_cpu_s for start in starts])} s of processor time; {machine()}")
         finally:
             shutil.rmtree(work if not wanted.keep else run, ignore_errors=True)
 

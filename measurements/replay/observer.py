@@ -76,9 +76,9 @@ class Observer:
 
 
 def _fields(text):
-    found = {m[1]: (int(m[2]), int(m[3])) for m in
-             re.finditer(r"field:[^;]*?(\w+)(?:\[\d+\])?;\s*offset:(\d+);\s*size:(\d+);", text)}
-    return found["sector"][0], found["nr_sector"][0]
+    fields = {m[1]: (int(m[2]), int(m[3])) for m in
+              re.finditer(r"field:[^;]*?(\w+)(?:\[\d+\])?;\s*offset:(\d+);\s*size:(\d+);", text)}
+    return fields["sector"][0], fields["nr_sector"][0]
 
 
 def _lost(stats):

@@ -119,21 +119,21 @@ def errors(name, time_ns, place_bytes, due_ns, offset_bytes):
 
 
 def measure(name, replayer, drive, due_ns, offset_bytes):
-    with Observer(drive, buffer_kib=max(8192, len(due_ns) // 8)) as seen:
+    with Observer(drive, buffer_kib=max(8192, len(due_ns) // 8)) as observer:
         try:
             replayer.replay()
         except subprocess.TimeoutExpired:
             return "no end"
     # The kernel may merge adjacent I/Os submitted together: each block counts with the time of its request.
-    blocks = seen.sectors * 512 // BLOCK_BYTES
+    blocks = observer.sectors * 512 // BLOCK_BYTES
     within = np.arange(blocks.sum()) - np.repeat(np.cumsum(blocks) - blocks, blocks)
-    time_ns = np.repeat(seen.time_ns, blocks)
-    delta = errors(name, time_ns, np.repeat(seen.sector, blocks) * 512 + within * BLOCK_BYTES, due_ns, offset_bytes)
+    time_ns = np.repeat(observer.time_ns, blocks)
+    delta = errors(name, time_ns, np.repeat(observer.sector, blocks) * 512 + within * BLOCK_BYTES, due_ns, offset_bytes)
     if delta is None:
         return "other I/Os"
     from_start = np.abs(delta - delta[:100].min())
     from_median = np.abs(delta - np.median(delta))
-    wall = (seen.time_ns.max() - seen.time_ns.min()) / (due_ns[-1] - due_ns[0])
+    wall = (observer.time_ns.max() - observer.time_ns.min()) / (due_ns[-1] - due_ns[0])
     return (np.median(from_start) / 1e3, np.percentile(from_start, 99) / 1e3, np.median(from_median) / 1e3,
             np.percentile(from_median, 99) / 1e3, 100 * (wall - 1))
 
@@ -175,9 +175,9 @@ def drift(rate, wanted):
     with loop_drive(SIZE_BYTES) as drive:
         replayer.prepare(None, drive, due_ns, offset_bytes)
         for _ in range(wanted.repeat):
-            with Observer(drive, buffer_kib=max(8192, len(due_ns) // 8)) as seen:
+            with Observer(drive, buffer_kib=max(8192, len(due_ns) // 8)) as observer:
                 replayer.replay()
-            delta = errors("blkreel", seen.time_ns, seen.sector * 512, due_ns, offset_bytes)
+            delta = errors("blkreel", observer.time_ns, observer.sector * 512, due_ns, offset_bytes)
             moved.append(((np.median(delta[-1000:]) - np.median(delta[:1000])) / 1e3,))
     print_table(f"drift over {wanted.drift:g} s at {rate:.0f} a second, {wanted.repeat} runs; {machine()}",
                 [("drift, us", lambda value: f"{value:+.2f}")], {"blkreel": moved})

@@ -37,7 +37,7 @@ def main():
             for rate_hz in RATES_HZ[:: 1 if number % 2 else -1]:
                 run = directory / f"{number}-{rate_hz}"
                 replay(directory / "t.parquet", drive, run, rate_hz)
-                parts[rate_hz].append(told(run))
+                parts[rate_hz].append(times_of(run))
     print(f"{'':28}{'I/Os':>9}{'lateness p50':>14}{'p90':>10}{'p99':>10}{'> 100 us':>10}"
           f"{'latency, median':>17}{'99 %':>10}")
     for rate_hz in RATES_HZ:
@@ -71,7 +71,7 @@ def replay(trace, drive, run, rate_hz):
         raise SystemExit(result.stderr)
 
 
-def told(run):
+def times_of(run):
     """(lateness, latency) in ns of the I/Os near a sample, and of all others."""
     rows = open_trace(run).table(["due_ns", "submit_ns", "latency_ns"]).to_pandas()
     sampled_ns, _ = read_telemetry(run).series("foreign_ios")

@@ -40,10 +40,10 @@ def value(entry: dict, key: str) -> float | None:
         return run["run"]["own_wall_ns"] or run["run"]["wall_ns"]
     if key == "read_wait":
         return run["run"]["reads"]["wait_ns"]
-    found = run["figures"]
+    node = run["figures"]
     for part in PATHS[key]:
-        found = found.get(part) or {}
-    return found or None
+        node = node.get(part) or {}
+    return node or None
 
 
 def main() -> None:
