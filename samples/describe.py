@@ -69,8 +69,8 @@ def compute_share(path: Path) -> float:
 def main() -> None:
     shares = {name: compute_share(_ROOT / f"traces/samples/{name}.parquet") for name in SAMPLES}
     COMPUTING.write_text("".join(f"{name} = {share:.3f}\n" for name, share in shares.items()))
-    before, rest = PAGE.read_text().split(_BEGIN)
-    PAGE.write_text(before + _BEGIN + figures() + _END + rest.split(_END)[1])
+    before, after = PAGE.read_text().split(_BEGIN)
+    PAGE.write_text(before + _BEGIN + figures() + _END + after.split(_END)[1])
 
 
 if __name__ == "__main__":
