@@ -140,6 +140,7 @@ test-vm-rest: $(STAMPS)/install $(STAMPS)/venv-dev
 # Native code must compile without warnings with gcc and clang.
 lint: $(STAMPS)/install $(STAMPS)/venv-dev
 	$(BIN)/ruff check .
+	$(BIN)/python tests/check_names.py $(PACKAGES) measurements samples
 	@mkdir -p $(STAMPS)/types/blkreel
 	@for package in $(PACKAGES); do ln -sfn ../../../$$package $(STAMPS)/types/blkreel/$$package; done
 	@sed 's/@VERSION@/0/' package.py.in >$(STAMPS)/types/blkreel/__init__.py
