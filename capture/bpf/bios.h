@@ -10,7 +10,7 @@
 #include "emit.h"
 #include "entry.h"
 #include "request.h"
-#include "waits.h"
+#include "causes/waits.h"
 
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);

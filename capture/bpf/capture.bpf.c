@@ -12,15 +12,15 @@
 #include "bios.h"
 #include "emit.h"
 #include "entry.h"
-#include "flushes.h"
-#include "inherit.h"
+#include "causes/flushes.h"
+#include "causes/inherit.h"
 #include "issuer.h"
 #include "maps.h"
 #include "passthrough.h"
 #include "request.h"
 #include "uses.h"
-#include "waits.h"
-#include "works.h"
+#include "causes/waits.h"
+#include "causes/works.h"
 
 #ifdef TYPED
 #define PROGRAM(name) SEC("tp_btf/" #name)

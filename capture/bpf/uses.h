@@ -14,7 +14,7 @@
 #include "issuer.h"
 #include "maps.h"
 #include "request.h"
-#include "works.h"
+#include "causes/works.h"
 
 #define PAGE_BITS 12
 #define CHUNK_BITS 2 /* a chunk is so many pages as the smallest window of read-ahead */

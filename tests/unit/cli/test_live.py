@@ -14,7 +14,7 @@ from blkreel.cli.ui.live_task import LiveTask
 from blkreel.cli.ui.live_view import LiveView, drive_metrics, format_sensors, process_metrics, sparkline
 from blkreel.traces.live import BUCKETS, Counts, Interval, RunCounter, buckets_of, interval_of, percentile_ns
 
-# tests/native/capture_live.c has the same.
+# tests/native/capture/live.c has the same.
 KNOWN = {0: 0, 15: 15, 16: 16, 31: 31, 32: 32, 33: 32, 34: 33, 1000: 111, 1023: 111, 1024: 112, 100_000: 216,
          1_000_000: 270, 1_234_567: 274, 4_000_000_000: 461, 3_600_000_000_000: 618}
 LATENCIES = st.lists(st.integers(0, 10**13), min_size=1, max_size=200)

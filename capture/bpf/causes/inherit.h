@@ -21,7 +21,7 @@
 
 #include "request.h"
 #include "threads.h"
-#include "waits.h"
+#include "causes/waits.h"
 
 /* Since 5.15. */
 #define HAS_TASK_REGISTERS bpf_core_enum_value_exists(enum bpf_func_id, BPF_FUNC_task_pt_regs)

@@ -6,9 +6,9 @@
  */
 #pragma once
 
-#include "inherit.h"
+#include "causes/inherit.h"
 #include "threads.h"
-#include "waits.h"
+#include "causes/waits.h"
 
 #define WORK_ENTRIES 4096
 
