@@ -1,4 +1,4 @@
-"""Those tests of tests/kernel that capture with blktrace from a loop device. The engine's are in test_nvme_commands.py.
+"""Those tests of tests/kernel that capture with blktrace from a loop device. Those of the engine are in nvme/.
 
 Many machines refuse the command blktrace, because they are locked down.
 """
@@ -8,15 +8,15 @@ import subprocess
 import pytest
 
 from tests.kernel.capture.conftest import busy  # noqa: F401
-from tests.kernel.capture.test_ends import (  # noqa: F401
-    test_an_io_that_is_stuck_during_the_whole_capture_is_reported,
-)
-from tests.kernel.capture.test_file_systems import (  # noqa: F401
+from tests.kernel.capture.files.test_file_systems import (  # noqa: F401
     btrfs,
     mount,
     overlay,
     test_a_capture_of_a_directory_on_btrfs,
     test_a_capture_of_a_directory_on_overlayfs,
+)
+from tests.kernel.capture.recording.test_ends import (  # noqa: F401
+    test_an_io_that_is_stuck_during_the_whole_capture_is_reported,
 )
 from tests.kernel.capture.test_hard_cases import (  # noqa: F401
     captured,

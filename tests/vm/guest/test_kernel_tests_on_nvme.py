@@ -4,10 +4,6 @@ from pathlib import Path
 
 import pytest
 
-from tests.kernel.capture.test_causes import (  # noqa: F401
-    test_a_timer_passes_nothing_on,
-    test_who_is_told_by_another_waited_for_its_read,
-)
 from tests.kernel.capture.test_counts import (  # noqa: F401
     test_a_scheduler_between_entry_and_drive_costs_no_row,
     test_buffered_writes_on_a_file_system_add_up_with_the_counters,
@@ -21,7 +17,11 @@ from tests.kernel.capture.test_kinds import (  # noqa: F401
     test_offsets_are_those_of_the_whole_drive,
     test_preflush_of_a_journal_commit_is_kept,
 )
-from tests.kernel.capture.test_own import (  # noqa: F401
+from tests.kernel.capture.threads.test_causes import (  # noqa: F401
+    test_a_timer_passes_nothing_on,
+    test_who_is_told_by_another_waited_for_its_read,
+)
+from tests.kernel.capture.threads.test_own import (  # noqa: F401
     limited_group,
     test_throttled_io_is_of_its_issuer,
 )

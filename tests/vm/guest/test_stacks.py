@@ -11,8 +11,8 @@ from waiting import wait_until
 
 from blkreel.common.device import drive_of
 from blkreel.traces.format.schema import FLAGS, OPS
-from tests.kernel.capture.test_files import assert_files_agree, places_of_files
-from tests.kernel.capture.test_own import limited_group  # noqa: F401
+from tests.kernel.capture.files.test_files import assert_files_agree, places_of_files
+from tests.kernel.capture.threads.test_own import limited_group  # noqa: F401
 from tests.vm.guest.drives import counters
 
 MIB = 1 << 20

@@ -24,7 +24,7 @@ from blkreel.traces.format.schema import CHECKS, FLAGS, OPS, ZONE_OPS
 
 MIB = 1 << 20
 OF_BLOCK_LAYER = [name for name in OPS if name not in (*ZONE_OPS, *CHECKS)]
-CHECKOUT = Path(__file__).resolve().parents[3]
+CHECKOUT = Path(__file__).resolve().parents[4]
 PASS = f"python3 -S {CHECKOUT}/tests/support/services/pass_commands.py"
 FUA = 0x4000
 COMMAND = re.compile(r"disk=(\w+),.* cmd=\((?:nvme_cmd_)?(\w+) ?(.*)\)")

@@ -9,9 +9,9 @@ import pytest
 
 from blkreel.traces.format.reader import open_trace
 from blkreel.traces.format.schema import FLAGS, OPS
-from tests.kernel.capture.test_own import limited_group, within  # noqa: F401
+from tests.kernel.capture.threads.test_own import limited_group, within  # noqa: F401
+from tests.vm.guest.nvme.test_nvme_commands import OF_BLOCK_LAYER, commands_of  # noqa: F401
 from tests.vm.guest.test_ends import make_trace
-from tests.vm.guest.test_nvme_commands import OF_BLOCK_LAYER, commands_of  # noqa: F401
 
 MIB = 1 << 20
 

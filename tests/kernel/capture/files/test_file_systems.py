@@ -200,6 +200,6 @@ def test_files_with_one_inode_number_have_their_own_names(two_files, blkreel, tm
 
 
 def test_the_table_of_the_docs_has_what_is_tried():
-    text = (Path(__file__).parents[3] / "docs/capture.md").read_text()
+    text = (Path(__file__).parents[4] / "docs/capture.md").read_text()
     table = text.partition("| file system | `--files` has the file of |\n|---|---|\n")[2].partition("\n\n")[0]
     assert table.splitlines() == [f"| {kind} | {files} |" for kind, files in FILES.items()]
