@@ -20,7 +20,8 @@ from blkreel.common.verdict import Reason
 from . import cells
 from .static_chart import static_svg, tokens
 
-TEMPLATES = Path(__file__).with_name("templates")
+_HERE = Path(__file__).parent
+PROGRAM_FOLDER, STYLES_FOLDER = _HERE / "program", _HERE / "styles"
 # Ordered by dependency; `import` and `export` are for editors and linters.
 PROGRAM = ("data.js", "state.js", "visible.js", "permalink.js", "specs.js", "palette.js", "charts.js", "zoom.js",
            "tables.js", "csv.js", "about.js", "controls.js", "contents.js", "print.js", "start.js")
@@ -235,14 +236,14 @@ def badge(level: str) -> Markup:
 
 def joined_program() -> str:
     """The modules as one: what they import is defined above them."""
-    texts = [(TEMPLATES / name).read_text(encoding="utf-8") for name in PROGRAM]
+    texts = [(PROGRAM_FOLDER / name).read_text(encoding="utf-8") for name in PROGRAM]
     joined = "\n".join(re.sub(r"^import [^;]*;\n", "", text, flags=re.MULTILINE) for text in texts)
     return re.sub(r"^export ", "", joined, flags=re.MULTILINE)
 
 
 @cache
 def _joined_styles() -> str:
-    return "\n".join((TEMPLATES / name).read_text(encoding="utf-8") for name in STYLES)
+    return "\n".join((STYLES_FOLDER / name).read_text(encoding="utf-8") for name in STYLES)
 
 
 def _tokens(brand: Brand, theme: str) -> Markup:
@@ -257,8 +258,8 @@ def unbroken(text: str) -> str:
 
 @cache
 def _environment() -> jinja2.Environment:
-    environment = jinja2.Environment(loader=jinja2.FileSystemLoader(TEMPLATES), autoescape=True, trim_blocks=True,
-                                     lstrip_blocks=True, undefined=jinja2.StrictUndefined)
+    environment = jinja2.Environment(loader=jinja2.FileSystemLoader(_HERE / "templates"), autoescape=True,
+                                     trim_blocks=True, lstrip_blocks=True, undefined=jinja2.StrictUndefined)
     environment.globals |= {"heads_of": cells.heads, "body": body, "badge": badge, "fact_words": fact_words,
                             "size": units.size, "is_tall": is_tall}
     environment.filters["unbroken"] = unbroken

@@ -107,12 +107,12 @@ def test_a_section_named_as_its_chart_has_an_id_of_its_own():
 def test_modules_are_joined_in_an_order_in_which_each_finds_what_it_needs():
     defined = set()
     for name in rendering.PROGRAM:
-        text = (rendering.TEMPLATES / name).read_text()
+        text = (rendering.PROGRAM_FOLDER / name).read_text()
         for source in re.findall(r'^import .* from "\./(.*)";$', text, re.MULTILINE):
             assert source in defined, f"{name} stands before {source}"
         defined.add(name)
     assert "import " not in rendering.joined_program() and "export " not in rendering.joined_program()
-    assert defined == {path.name for path in rendering.TEMPLATES.glob("*.js")}
+    assert defined == {path.name for path in rendering.PROGRAM_FOLDER.glob("*.js")}
 
 
 def test_a_page_loads_nothing_and_is_written_whole(tmp_path):
