@@ -1,4 +1,4 @@
-"""The drives of the demo: loop devices over images in memory and on disk, in a Workspace."""
+"""The drive of the demo: a loop device over an image on disk, in a Workspace."""
 
 import os
 import shutil
@@ -8,7 +8,6 @@ from pathlib import Path
 
 from blkreel.common.errors import BlkreelError
 from blkreel.common.units import format_bytes
-from blkreel.replay.emulated.host import available_memory_bytes
 
 from .workspace import Workspace
 
@@ -28,18 +27,13 @@ class LoopDrive:
     direct: bool
 
 
-def check_room(workspace: Workspace, disk_bytes: int, memory_bytes: int) -> None:
-    """Raise BlkreelError if the images would not fit."""
+def check_room(workspace: Workspace, disk_bytes: int) -> None:
+    """Raise BlkreelError if the image would not fit on a disk."""
     if _file_system_type(workspace.path) in _IN_MEMORY:
         raise BlkreelError(f"{workspace.path} is in memory, not on a disk", "add --work DIR, on a disk")
     if not has_room(workspace.path, disk_bytes):
         raise BlkreelError(f"{workspace.path}: {format_bytes(shutil.disk_usage(workspace.path).free)} free, "
                            f"{format_bytes(disk_bytes + SPARE_BYTES)} required for disk images", "add --work DIR")
-    available_bytes = available_memory_bytes()
-    if available_bytes < memory_bytes + SPARE_BYTES:
-        raise BlkreelError(f"{format_bytes(available_bytes)} of memory free, "
-                           f"{format_bytes(memory_bytes + SPARE_BYTES)} required for the image in memory",
-                           "stop other programs")
 
 
 def has_room(directory: Path, disk_bytes: int) -> bool:
@@ -47,25 +41,10 @@ def has_room(directory: Path, disk_bytes: int) -> bool:
     return shutil.disk_usage(directory).free >= disk_bytes + SPARE_BYTES
 
 
-def mount_memory(workspace: Workspace, size_bytes: int) -> Path:
-    """Mount a tmpfs of this size; /dev/shm may be smaller, and other programs use it."""
-    directory = workspace.path / "memory"
-    directory.mkdir()
-    workspace.run("mount", "-t", "tmpfs", "-o", f"size={size_bytes},mode=0700", "blkreel-demo", directory)
-    return directory
-
-
-def make_drive(workspace: Workspace, image: Path, size_bytes: int, allocate: bool = False) -> LoopDrive:
-    """Create a loop drive over a new image.
-
-    allocate: allocate the blocks now, so that a full disk cannot become an I/O error of the drive. Otherwise the image
-    is sparse; preconditioning discards the whole drive and so frees the blocks in any case.
-    """
+def make_drive(workspace: Workspace, image: Path, size_bytes: int) -> LoopDrive:
+    """Create a loop drive over a new image, allocated, so that a full disk cannot become an I/O error of the drive."""
     with image.open("xb") as file:
-        if allocate:
-            os.posix_fallocate(file.fileno(), 0, size_bytes)
-        else:
-            file.truncate(size_bytes)
+        os.posix_fallocate(file.fileno(), 0, size_bytes)
     attach = ("losetup", "--find", "--show", image)
     # Direct I/O, since the page cache would answer reads of the drive. tmpfs supports it from Linux 6.6 on.
     try:
@@ -87,12 +66,6 @@ def make_file_system(workspace: Workspace, drive: LoopDrive) -> Path:
     directory.mkdir()
     workspace.run("mount", "-t", "ext4", drive.device, directory)
     return directory
-
-
-def remount(workspace: Workspace, drive: LoopDrive, directory: Path) -> None:
-    """Write back and drop all cached data and the journal, so that a capture records only later I/O."""
-    workspace.run("umount", directory)
-    workspace.run("mount", "-t", "ext4", drive.device, directory)
 
 
 def _file_system_type(directory: Path) -> str:

@@ -77,7 +77,7 @@ def run_demo(output: Path, work: Path, size: Size) -> int:
         left_out = _left_out(size, has_root)
         with_emulated = has_root and not left_out
         if has_root:
-            check_room(workspace, disk_bytes=size.image_bytes, memory_bytes=0)
+            check_room(workspace, size.image_bytes)
         _make_output(output)
         steps = Steps(workspace, total=2 + (4 + 3 * with_emulated) * has_root)
         try:
@@ -121,7 +121,7 @@ class _Demo:
     def run(self, with_emulated: bool) -> Results:
         steps, workspace, size = self._steps, self._workspace, self._size
         steps.begin("create a drive, an image on disk, with a dataset")
-        disk = make_drive(workspace, workspace.path / "source.img", size.image_bytes, allocate=True)
+        disk = make_drive(workspace, workspace.path / "source.img", size.image_bytes)
         make_file_system(workspace, disk)
         rows = make_dataset(self._mount / DATASET, size.dataset_bytes)
         steps.say(f"{disk.device}{'' if disk.direct else ', through the page cache'}: {rows:,} rows in "

@@ -15,7 +15,7 @@ from contextlib import AbstractContextManager, ExitStack, contextmanager, nullco
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from blkreel.cli.demo.drives import LoopDrive, make_file_system, mount_memory, remount
+from blkreel.cli.demo.drives import LoopDrive, make_file_system
 from blkreel.cli.demo.workspace import Workspace, workspace_below
 from blkreel.common.emulated import FILE, LATE_INVALID, RUN
 from blkreel.common.errors import BlkreelError
@@ -52,6 +52,14 @@ RECORDINGS = int(os.environ.get("SAMPLES_RECORDINGS", "3"))
 _PROGRAM_FIRST = ("chrt", "--rr", "1") if os.environ.get("SAMPLES_FIRST") else ()
 
 Command = Sequence[str | Path]
+
+
+def _mount_memory(workspace: Workspace, size_bytes: int) -> Path:
+    """A tmpfs of this size; /dev/shm may be smaller, and other programs use it."""
+    directory = workspace.path / "memory"
+    directory.mkdir()
+    workspace.run("mount", "-t", "tmpfs", "-o", f"size={size_bytes},mode=0700", "blkreel-samples", directory)
+    return directory
 
 
 @dataclass(frozen=True)
@@ -138,7 +146,8 @@ class Scratch:
     def settle(self) -> None:
         """Write all out and forget it, so that a recording begins with what comes after."""
         self._unbind()
-        remount(self.workspace, self._drive, self.mount)
+        self.workspace.run("umount", self.mount)
+        self.workspace.run("mount", "-t", "ext4", self._drive.device, self.mount)
         self._bind()
 
     def record(self, name: str, command: Command, environment: Mapping[str, str] | None = None, *,
@@ -245,7 +254,7 @@ def emulated_drive(size_bytes: int, typical: str, spare_bytes: int = 64 << 20) -
         workspace = stack.enter_context(workspace_below(WORK, "blkreel-samples"))
         stack.enter_context(_in_own_group())
         loop = LoopDrive(Path(running.device), RUN / options.name / FILE, direct=True)
-        scratch = Scratch(workspace, loop, mount_memory(workspace, spare_bytes))
+        scratch = Scratch(workspace, loop, _mount_memory(workspace, spare_bytes))
         yield scratch
         scratch.check_recorded()
 
