@@ -6,14 +6,21 @@ from blkreel.traces.format.schema import FLAGS, TRACE_SCHEMA
 from blkreel.traces.format.writer import TraceWriter
 
 
-def new_trace(path, metadata=None, *, drive_bytes=None, schema=TRACE_SCHEMA, **columns):
-    """The path of a trace, in place of one that is there. A single value of a column is that of all rows; columns that
-    are not given are those of reads of 4 KiB one behind the other, 1 us apart. drive_bytes: of its drive, `src`."""
-    count = next(len(values) for values in columns.values() if np.ndim(values))
-    columns = {"submit_ns": np.arange(count) * 1000, "latency_ns": 100, "offset_bytes": np.arange(count) * 4096,
-               "length_bytes": 4096, "op": 0} | columns
+def some_rows(submit_ns, **columns):
+    """Columns of rows; those that are not given are of reads of 4 KiB one behind the other; a value is that of all."""
+    at = np.arange(len(submit_ns))
+    columns = {"submit_ns": submit_ns, "latency_ns": 100, "offset_bytes": at * 4096, "length_bytes": 4096, "op": 0,
+               **columns}
+    return {name: np.broadcast_to(values, len(at)) for name, values in columns.items()}
+
+
+def new_trace(path, metadata=None, *, drive_bytes=None, schema=TRACE_SCHEMA, submit_ns=None, **columns):
+    """The path of a trace of some_rows(), 1 us apart if no times are given, in place of one that is there. drive_bytes:
+    of its drive, `src`."""
+    if submit_ns is None:
+        submit_ns = np.arange(next(len(values) for values in columns.values() if np.ndim(values))) * 1000
     with TraceWriter(path, schema, force=True) as out:
-        out.write({name: np.broadcast_to(values, count) for name, values in columns.items()})
+        out.write(some_rows(submit_ns, **columns))
         drive = {"name": "src"} | ({"size_bytes": drive_bytes} if drive_bytes else {})
         out.close({"devices": [drive]} if metadata is None else metadata)
     return path

@@ -1,13 +1,16 @@
-"""The pipe between Python and the helpers: what goes in comes out, and damage is noticed."""
+"""The pipe between Python and the helpers: what goes in comes out, damage is noticed, and codes are the same."""
 
 import io
+import re
 import struct
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tree import TREE
 
+from blkreel.traces.format.schema import FLAGS, OPS
 from blkreel.traces.spool.blocks import BlockReader, BlockStreamError, BlockWriter, End, Note, Rows
 
 COLUMNS = [("due_ns", "i8"), ("op", "i1"), ("cpu", "i2")]
@@ -78,3 +81,11 @@ def test_columns_of_different_length_are_a_mistake_of_the_caller():
     with pytest.raises(ValueError, match="op has 2 rows"):
         BlockWriter(io.BytesIO(), "plan", COLUMNS, checksums=False).rows(
             {"due_ns": np.zeros(3), "op": np.zeros(2), "cpu": np.zeros(3)})
+
+
+def test_python_and_c_have_the_same_codes():
+    text = (TREE / "traces/native/codes.h").read_text()
+    ops = {name.lower(): int(code) for name, code in re.findall(r"OP_(\w+) = (\d+),", text)}
+    assert ops.pop("count") == len(OPS)
+    assert ops == OPS
+    assert {name.lower(): 1 << int(bit) for name, bit in re.findall(r"FLAG_(\w+) = 1 << (\d+),", text)} == FLAGS

@@ -2,12 +2,12 @@
 
 import numpy as np
 import pytest
+from small_trace import new_trace
 
 from blkreel.traces.format import exposure as exposure_module
 from blkreel.traces.format.exposure import COLUMNS, Exposure, ExposureScan, exposure_of, percent
 from blkreel.traces.format.reader import open_trace
 from blkreel.traces.format.schema import FLAGS, OPS
-from blkreel.traces.format.writer import TraceWriter
 
 MS, S = 10**6, 10**9
 READ, WRITE = OPS["read"], OPS["write"]
@@ -154,10 +154,7 @@ def test_a_pause_of_a_bursty_writer_is_no_end():
 
 def test_the_writer_stores_it_and_a_trace_without_it_is_read(tmp_path, monkeypatch):
     columns = rows((np.arange(100) * MS, MS, 4096, READ, OWN), (np.arange(100) * MS, 2 * MS, 1 << 20, WRITE, 0))
-    with TraceWriter(tmp_path / "a.parquet") as out:
-        out.write({**columns, "offset_bytes": np.zeros(200, np.int64)})
-        out.close({})
-    trace = open_trace(tmp_path / "a.parquet")
+    trace = open_trace(new_trace(tmp_path / "a.parquet", {}, **columns))
     stored = Exposure.of_metadata(trace.metadata)
     assert stored == scanned(columns) and stored.met_share == 1
     monkeypatch.setattr(type(trace), "batches", lambda *args: pytest.fail("the rows were read"))

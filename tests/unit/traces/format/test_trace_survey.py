@@ -4,12 +4,12 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from small_trace import new_trace
 
 from blkreel.traces.format import trace_survey, writer
 from blkreel.traces.format.reader import open_trace
 from blkreel.traces.format.schema import FLAGS, OPS, RUN_SCHEMA, TRACE_SCHEMA
 from blkreel.traces.format.trace_survey import COLUMNS, SurveyScan, survey_in
-from blkreel.traces.format.writer import TraceWriter
 
 ROWS = 5000
 
@@ -25,10 +25,7 @@ def rows(seed=1):
 
 
 def write(path, columns, schema=TRACE_SCHEMA, **metadata):
-    with TraceWriter(path, schema, force=True) as out:
-        out.write(columns)
-        out.close(metadata)
-    return open_trace(path)
+    return open_trace(new_trace(path, metadata, schema=schema, **columns))
 
 
 def known(trace):
@@ -111,11 +108,8 @@ def test_an_io_out_of_all_bounds_is_written_without_one(tmp_path):
 
 
 def test_runs_and_traces_of_nothing(tmp_path):
-    assert "survey" not in write(tmp_path / "r.parquet", {name: values for name, values in rows().items()},
-                                 RUN_SCHEMA).metadata
-    with TraceWriter(tmp_path / "e.parquet") as out:
-        out.close({})
-    assert not known(open_trace(tmp_path / "e.parquet"))
+    assert "survey" not in write(tmp_path / "r.parquet", rows(), RUN_SCHEMA).metadata
+    assert not known(write(tmp_path / "e.parquet", {"submit_ns": []}))
 
 
 @pytest.mark.filterwarnings("error")

@@ -14,6 +14,8 @@ import pytest
 from cases import cases
 from hypothesis import given
 from hypothesis import strategies as st
+from small_trace import new_trace
+from small_trace import some_rows as columns
 from spooled import TOTALS
 
 from blkreel.common.errors import BlkreelError, OutputExists, TraceError
@@ -28,13 +30,6 @@ from blkreel.traces.spool import reorder
 from blkreel.traces.spool.blocks import BlockWriter
 from blkreel.traces.spool.contents import SpoolContents
 from blkreel.traces.spool.spool import Spool, recover
-
-
-def columns(submit_ns, latency_ns=1000, offset_bytes=0):
-    submit_ns = np.asarray(submit_ns, np.int64)
-    fill = np.full(len(submit_ns), 0, np.int64)
-    return {"submit_ns": submit_ns, "latency_ns": fill + latency_ns, "offset_bytes": fill + offset_bytes,
-            "length_bytes": fill + 4096, "op": fill}
 
 
 @cases(16)
@@ -86,7 +81,7 @@ def test_rows_in_any_order_are_sorted_with_few_in_memory(monkeypatch, tmp_path, 
              "any": np.random.default_rng(3).integers(0, 700, number) * 10**9}[order]
     spool = Spool(tmp_path / "t.parquet", TRACE_SCHEMA, {})
     for start in range(0, number, 10):
-        spool.append({**columns(times[start:start + 10]), "offset_bytes": np.arange(start, start + 10) * 512})
+        spool.append(columns(times[start:start + 10], offset_bytes=np.arange(start, start + 10) * 512))
         spool.flush()
     contents = SpoolContents(spool.directory, TRACE_SCHEMA, {})
     tables = list(reorder.in_submit_order(contents.batches, tmp_path))
@@ -99,10 +94,7 @@ def test_rows_in_any_order_are_sorted_with_few_in_memory(monkeypatch, tmp_path, 
 
 
 def test_a_trace_reads_in_plain_pandas_and_duckdb(tmp_path):
-    path = tmp_path / "t.parquet"
-    with TraceWriter(path) as out:
-        out.write(columns(np.arange(1000) * 1000))
-        out.close({"clock": "monotonic", "devices": [{"name": "x"}]})
+    path = new_trace(tmp_path / "t.parquet", submit_ns=np.arange(1000) * 1000)
     frame = pd.read_parquet(path)
     assert list(frame.columns) == TRACE_SCHEMA.names
     assert not frame.isna().any().any()
@@ -112,10 +104,7 @@ def test_a_trace_reads_in_plain_pandas_and_duckdb(tmp_path):
 
 
 def test_the_file_is_encoded_as_the_format_says(tmp_path):
-    path = tmp_path / "t.parquet"
-    with TraceWriter(path, RUN_SCHEMA) as out:
-        out.write(columns(np.arange(5000) * 1000))
-        out.close({})
+    path = new_trace(tmp_path / "t.parquet", schema=RUN_SCHEMA, submit_ns=np.arange(5000) * 1000)
     metadata = pq.ParquetFile(path).metadata
     for index in range(metadata.num_columns):
         column = metadata.row_group(0).column(index)
@@ -129,10 +118,7 @@ def test_the_file_is_encoded_as_the_format_says(tmp_path):
 
 def test_each_row_group_knows_what_was_outstanding_at_its_start(tmp_path, monkeypatch):
     monkeypatch.setattr(writer, "ROWS_PER_GROUP", 3)
-    path = tmp_path / "t.parquet"
-    with TraceWriter(path) as out:
-        out.write(columns([0, 10, 20, 30, 40, 50, 60], latency_ns=np.array([100, 5, 5, 15, 1, 1, 1])))
-        out.close({})
+    path = new_trace(tmp_path / "t.parquet", submit_ns=range(0, 70, 10), latency_ns=[100, 5, 5, 15, 1, 1, 1])
     boundary = open_trace(path).metadata["boundary"]
     assert boundary == [{"row": 0, "outstanding_complete_ns": []},
                         {"row": 3, "outstanding_complete_ns": [100]},
@@ -143,10 +129,8 @@ def test_too_many_outstanding_are_left_out(tmp_path, monkeypatch):
     """Rows that never end would be in the metadata once for each row group after them."""
     monkeypatch.setattr(writer, "ROWS_PER_GROUP", 3)
     monkeypatch.setattr(writer, "_MOST_OUTSTANDING", 5)
-    path = tmp_path / "t.parquet"
-    with TraceWriter(path) as out:
-        out.write(columns(range(7), latency_ns=np.full(7, 100)))
-        out.close({"boundary": [{"row": 0, "outstanding_complete_ns": [1]}]})
+    path = new_trace(tmp_path / "t.parquet", {"boundary": [{"row": 0, "outstanding_complete_ns": [1]}]},
+                     submit_ns=range(7), latency_ns=100)
     assert "boundary" not in open_trace(path).metadata and open_trace(path).rows == 7
 
 
@@ -188,10 +172,7 @@ def test_an_output_that_appears_meanwhile_is_kept(tmp_path):
 def test_force_overwrites(tmp_path):
     path = tmp_path / "t.parquet"
     path.write_text("old")
-    with TraceWriter(path, force=True) as out:
-        out.write(columns([1]))
-        out.close({})
-    assert open_trace(path).rows == 1
+    assert open_trace(new_trace(path, submit_ns=[1])).rows == 1
 
 
 def test_an_empty_trace_is_a_trace(tmp_path):
@@ -248,7 +229,7 @@ def test_names_and_totals_beside_the_rows_survive_a_kill(tmp_path):
               ("tid", "i4"), ("inode", "i8")]
     writer = BlockWriter(spool.rows_file, "capture", layout, checksums=True)
     writer.note({"note": "threads", "threads": [[7, 5, "n\u00c3\u00a4h", "main"]]})
-    writer.rows({**columns(np.arange(10)), "tid": np.repeat([7, 8], 5), "inode": np.arange(10)})
+    writer.rows(columns(np.arange(10), tid=np.repeat([7, 8], 5), inode=np.arange(10)))
     writer.note({"note": "threads", "threads": [[7, 5, "cut\u00c3", "main"], [8, 5, "late", "main"],
                                                 [9, 9, "without a row", "other"]]})
     writer.note({"note": "files", "files": [{"inode": 3, "filesystem": "8:1", "path": "/a"}] * 2
