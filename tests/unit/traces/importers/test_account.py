@@ -8,34 +8,25 @@ import pytest
 from foreign_traces import RECORDINGS
 
 from blkreel.common.errors import TraceError, UsageError
-from blkreel.traces.format.check import check
-from blkreel.traces.format.reader import open_trace
-from blkreel.traces.importers import ImportOptions, import_recording, preview_recording
 
 FIRST = 128166385295514663
 FIRST_NS = (FIRST - 116444736000000000) * 100
 
 
 @pytest.fixture
-def run(tmp_path):
+def run_lines(run):
     """Imports lines of the MSR format: (frame, result)."""
-    def import_lines(*lines, **options):
-        (tmp_path / "t.csv").write_text("".join(f"{line}\n" for line in lines))
-        result = import_recording([tmp_path / "t.csv"], tmp_path / "t.parquet", force=True, format_name="msr",
-                                  options=ImportOptions(**options))
-        return open_trace(result.path).table().to_pandas(), result
-
-    return import_lines
+    return lambda *lines, **options: run("".join(f"{line}\n" for line in lines), "msr", **options)
 
 
 def line(number=0, host="hm", disk=0, op="Read", offset=4096, size=512, response=10):
     return f"{FIRST + number},{host},{disk},{op},{offset},{size},{response}"
 
 
-def test_rows_in_any_order_are_sorted_from_time_0(run):
+def test_rows_in_any_order_are_sorted_from_time_0(run_lines):
     numbers = list(range(0, 5000, 5))
     random.Random(1).shuffle(numbers)
-    frame, result = run(*(line(number, offset=512 * number) for number in numbers))
+    frame, result = run_lines(*(line(number, offset=512 * number) for number in numbers))
     assert frame.submit_ns.tolist() == [500 * at for at in range(1000)]
     assert (frame.offset_bytes == frame.submit_ns // 100 * 512).all()
     assert result.metadata["epoch_ns"] == FIRST_NS
@@ -47,30 +38,28 @@ def test_rows_in_any_order_are_sorted_from_time_0(run):
     assert ledger["clock_back_largest_ns"] == 100 * max(reached - numbers)
 
 
-def test_a_clock_that_steps_back_far_keeps_all_rows(run):
+def test_a_clock_that_steps_back_far_keeps_all_rows(run_lines):
     day = 24 * 3600 * 10_000_000
-    frame, result = run(*(line(day + number) for number in range(50)), *(line(number) for number in range(50)))
+    frame, result = run_lines(*(line(day + number) for number in range(50)), *(line(number) for number in range(50)))
     assert len(frame) == 100 and frame.submit_ns.is_monotonic_increasing
     assert result.metadata["duration_ns"] == (day + 49 + 10) * 100
 
 
-def test_a_clock_that_steps_back_after_many_rows_keeps_all_rows(tmp_path):
+def test_a_clock_that_steps_back_after_many_rows_keeps_all_rows(run_lines, tmp_path):
     """So far back that the rows before are written already: the file is read again."""
     count, late = 240_000, 1000
     numbers = np.concatenate([np.arange(late, count), np.arange(late)])
-    lines = (f"{FIRST + number},hm,0,Read,{number % 4096 * 4096},512,1" for number in numbers.tolist())
-    (tmp_path / "t.csv").write_text("\n".join(lines) + "\n")
-    result = import_recording([tmp_path / "t.csv"], tmp_path / "t.parquet", format_name="msr")
-    frame = open_trace(result.path).table().to_pandas()
+    frame, result = run_lines(*(f"{FIRST + number},hm,0,Read,{number % 4096 * 4096},512,1"
+                                for number in numbers.tolist()))
     assert frame.submit_ns.tolist() == (np.arange(count) * 100).tolist()
     assert (frame.offset_bytes == np.arange(count) % 4096 * 4096).all()
     assert result.metadata["ledger"]["records"] == count and result.metadata["ledger"]["clock_back_steps"] == 1
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["t.csv", "t.parquet"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["recording", "t.parquet"]
 
 
-def test_each_rejected_record_has_a_reason_and_the_first_a_line(run):
+def test_each_rejected_record_has_a_reason_and_the_first_a_line(run_lines):
     good = [line(number) for number in range(1000)]
-    frame, result = run(*good[:500], line(op="Trim"), line(offset=-512), *good[500:], line(size=0), "1,2",
+    frame, result = run_lines(*good[:500], line(op="Trim"), line(offset=-512), *good[500:], line(size=0), "1,2",
                         line(op="Trim"), max_rejected=0.01)
     rejected = result.metadata["ledger"]["rejected"]
     assert {reason: tally["count"] for reason, tally in rejected.items()} == {
@@ -82,121 +71,100 @@ def test_each_rejected_record_has_a_reason_and_the_first_a_line(run):
     assert result.metadata["ledger"]["records"] == 1005
 
 
-def test_more_rejected_records_than_allowed_are_an_error(run, tmp_path):
+def test_more_rejected_records_than_allowed_are_an_error(run_lines, tmp_path):
     lines = [*(line(number) for number in range(97)), *["broken"] * 3]
     with pytest.raises(TraceError, match=r"3\.0% of 100 records .* limit 1 %.*line 98: broken.*--max-rejected 4%"):
-        run(*lines)
+        run_lines(*lines)
     assert not list(tmp_path.glob("*.parquet")) and not list(tmp_path.glob(".*"))
-    frame, _ = run(*lines, max_rejected=0.04)
+    frame, _ = run_lines(*lines, max_rejected=0.04)
     assert len(frame) == 97
 
 
-def test_disks_become_devices_and_one_can_be_chosen(run):
+def test_disks_become_devices_and_one_can_be_chosen(run_lines):
     lines = [line(number, host=("hm", "usr")[number % 2], disk=number % 3) for number in range(60)]
-    frame, result = run(*lines)
+    frame, result = run_lines(*lines)
     names = [device["name"] for device in result.metadata["devices"]]
     assert sorted(names) == ["hm_0", "hm_1", "hm_2", "usr_0", "usr_1", "usr_2"]
     assert frame.device.value_counts().tolist() == [10] * 6
-    frame, result = run(*lines, devices=("usr_1",))
+    frame, result = run_lines(*lines, devices=("usr_1",))
     assert [device["name"] for device in result.metadata["devices"]] == ["usr_1"]
     assert len(frame) == 10 and result.metadata["ledger"]["ignored"]["I/O of another device"]["count"] == 50
     with pytest.raises(UsageError, match="no I/O of device usr_9"):
-        run(*lines, devices=("usr_9",))
+        run_lines(*lines, devices=("usr_9",))
 
 
-def test_more_devices_than_a_trace_holds_are_refused_and_one_of_them_is_imported(run):
+def test_more_devices_than_a_trace_holds_are_refused_and_one_of_them_is_imported(run_lines):
     lines = [line(number, disk=number) for number in range(33_000)]
     with pytest.raises(TraceError, match="more than 32,768 devices.*--device"):
-        run(*lines)
-    frame, _ = run(*lines, devices=("hm_32999",))
+        run_lines(*lines)
+    frame, _ = run_lines(*lines, devices=("hm_32999",))
     assert len(frame) == 1
 
 
-def test_files_are_one_trace_on_one_clock(tmp_path):
-    for disk in range(3):
-        (tmp_path / f"hm_{disk}.csv").write_text(
-            "".join(f"{line(10 * number + disk, disk=disk)}\n" for number in range(2000)))
-    result = import_recording(sorted(tmp_path.glob("*.csv")), tmp_path / "t.parquet")
-    frame = open_trace(result.path).table().to_pandas()
+def test_files_are_one_trace_on_one_clock(run):
+    files = [(f"hm_{disk}.csv", "".join(f"{line(10 * number + disk, disk=disk)}\n" for number in range(2000)))
+             for disk in range(3)]
+    frame, result = run(files)
     assert len(frame) == 6000 and frame.device.value_counts().tolist() == [2000] * 3
     assert frame.submit_ns.tolist() == sorted(1000 * number + 100 * disk for number in range(2000) for disk in range(3))
     assert result.metadata["ledger"]["clock_back_steps"] == 0
 
 
-def test_the_resolution_of_the_clock_is_coarser_where_ios_share_their_times(run):
-    assert run(*(line(number) for number in range(200)))[1].metadata["clock_resolution_ns"] == 100
-    coarse = run(*(line(number // 7 * 10_000_000) for number in range(200)))[1].metadata
+def test_the_resolution_of_the_clock_is_coarser_where_ios_share_their_times(run_lines):
+    assert run_lines(*(line(number) for number in range(200)))[1].metadata["clock_resolution_ns"] == 100
+    coarse = run_lines(*(line(number // 7 * 10_000_000) for number in range(200)))[1].metadata
     assert coarse["clock_resolution_ns"] == 1_000_000_000
     assert coarse["source_lacks"] == ["thread", "process", "dependencies"]
 
 
-def test_regular_times_are_no_coarse_clock(run):
+def test_regular_times_are_no_coarse_clock(run_lines):
     for step in (1_000_000, 10_000_000):
-        assert run(*(line(step * number) for number in range(200)))[1].metadata["clock_resolution_ns"] == 100
+        assert run_lines(*(line(step * number) for number in range(200)))[1].metadata["clock_resolution_ns"] == 100
 
 
-def test_the_resolution_of_the_clock_can_be_stated(run):
+def test_the_resolution_of_the_clock_can_be_stated(run_lines):
     lines = [line(number // 7 * 10_000_000) for number in range(200)]
-    _, result = run(*lines, clock_resolution_ns=1000)
+    _, result = run_lines(*lines, clock_resolution_ns=1000)
     assert result.metadata["clock_resolution_ns"] == 1000
     assert result.metadata["times_step_ns"] == 10**9, "a replay at these times is qualified"
     assert any(re.search(r"all times are multiples of 1(\.0*)? s", line) for line in result.warnings)
-    _, result = run(*(line(number) for number in range(200)), clock_resolution_ns=10**9)
+    _, result = run_lines(*(line(number) for number in range(200)), clock_resolution_ns=10**9)
     assert result.metadata["clock_resolution_ns"] == 10**9 and result.warnings == []
     assert "times_step_ns" not in result.metadata
 
 
 @pytest.mark.parametrize("name, options", [
     ("tencent", {}), ("columns", {"columns": "time=1:s,op=2,offset=3:bytes,length=4:bytes"})])
-def test_a_clock_that_the_format_states_as_coarse_can_be_overridden_with_its_limit(tmp_path, name, options):
+def test_a_clock_that_the_format_states_as_coarse_can_be_overridden_with_its_limit(run, name, options):
     """Also of fewer records than show a step, and of times of their own."""
-    (tmp_path / "in").write_text("1538323200,8,8,0,1283\n1538323207,16,8,1,1283\n" if name == "tencent"
-                                 else "5,R,4096,4096\n12,W,8192,4096\n")
+    text = ("1538323200,8,8,0,1283\n1538323207,16,8,1,1283\n" if name == "tencent"
+            else "5,R,4096,4096\n12,W,8192,4096\n")
     for stated_ns, step_ns in ((None, None), (1000, 10**9), (10**9, None)):
-        result = import_recording([tmp_path / "in"], tmp_path / "t.parquet", force=True,
-                                  options=ImportOptions(clock_resolution_ns=stated_ns, **options))
+        _, result = run(text, clock_resolution_ns=stated_ns, **options)
         assert result.metadata["clock_resolution_ns"] == (stated_ns or 10**9)
         assert result.metadata.get("times_step_ns") == step_ns
         assert any("all times are multiples of 1.00 s" in line for line in result.warnings) == bool(step_ns)
 
 
-def test_whole_numbers_of_a_table_show_the_resolution_of_their_unit(tmp_path):
-    options = ImportOptions(columns="time=1:ms,op=2,offset=3:bytes,length=4:bytes")
+def test_whole_numbers_of_a_table_show_the_resolution_of_their_unit(run):
+    columns = "time=1:ms,op=2,offset=3:bytes,length=4:bytes"
     for text, resolution_ns in (("1", 1_000_000), ("1.5", 1)):
-        (tmp_path / "in").write_text(f"0,R,0,512\n{text},R,0,512\n")
-        result = import_recording([tmp_path / "in"], tmp_path / "t.parquet", force=True, options=options)
+        _, result = run(f"0,R,0,512\n{text},R,0,512\n", columns=columns)
         assert result.metadata["clock_resolution_ns"] == resolution_ns
 
 
-def test_a_preview_is_the_first_rows_and_writes_nothing(tmp_path):
-    (tmp_path / "t.csv").write_bytes(RECORDINGS["msr"])
-    preview = preview_recording([tmp_path / "t.csv"], 10)
-    assert preview.format == "msr" and preview.columns["submit_ns"][0] == FIRST_NS
-    assert all(len(values) == 10 for values in preview.columns.values())
-    assert [path.name for path in tmp_path.iterdir()] == ["t.csv"]
-
-
-def test_an_unknown_file_names_the_formats_and_the_closest(tmp_path):
-    (tmp_path / "t.csv").write_bytes(RECORDINGS["msr"].replace(b",", b";"))
+def test_an_unknown_file_names_the_formats_and_the_closest(run):
     with pytest.raises(TraceError, match="unknown format; closest: msr with another delimiter; .*--columns.*known"):
-        import_recording([tmp_path / "t.csv"], tmp_path / "t.parquet")
+        run(RECORDINGS["msr"].replace(b",", b";"))
     # A log of bandwidth by fio, which was "oracle-general, 78 % alike".
-    (tmp_path / "t.csv").write_text("".join(f"{500 * at}, {at * 7919 % 9000}, 0, 0, 0\n" for at in range(400)))
+    log = "".join(f"{500 * at}, {at * 7919 % 9000}, 0, 0, 0\n" for at in range(400))
     with pytest.raises(TraceError) as refused:
-        import_recording([tmp_path / "t.csv"], tmp_path / "t.parquet")
+        run(log)
     assert "closest" not in str(refused.value) and "--format" not in str(refused.value)
     with pytest.raises(UsageError, match="no such format: msrc; did you mean 'msr'"):
-        import_recording([tmp_path / "t.csv"], tmp_path / "t.parquet", format_name="msrc")
+        run(log, "msrc")
 
 
-def test_units_that_a_detected_format_assumes_are_stated(tmp_path):
-    (tmp_path / "t").write_text("242.50 0 100 8 1\n" * 3)
-    assert "times in ms" in import_recording([tmp_path / "t"], tmp_path / "t.parquet").assumed
-    chosen = import_recording([tmp_path / "t"], tmp_path / "t.parquet", force=True, format_name="disksim")
-    assert chosen.assumed == ""
-
-
-def test_an_imported_trace_is_valid(run):
-    _, result = run(*(line(number) for number in range(100)))
-    findings = check(open_trace(result.path))
-    assert findings.errors == [] and findings.warnings == []
+def test_units_that_a_detected_format_assumes_are_stated(run):
+    text = "242.50 0 100 8 1\n" * 3
+    assert "times in ms" in run(text)[1].assumed and run(text, "disksim")[1].assumed == ""

@@ -79,19 +79,28 @@ def test_each_format_has_a_recording():
 
 
 @by_format
-def test_the_format_is_recognized_by_content(tmp_path, name):
-    (tmp_path / "recording").write_bytes(RECORDINGS[name])
-    result = import_recording([tmp_path / "recording"], tmp_path / "t.parquet",
-                              options=ImportOptions(block_bytes=LENIENT.block_bytes))
+def test_the_format_is_recognized_by_content(run, name):
+    _, result = run(RECORDINGS[name], block_bytes=512)
     assert result.metadata["source_format"] == name and result.missing == []
 
 
 @pytest.mark.parametrize("name", sorted(RECORDINGS) if is_fuzzing() else ["blkparse", "msr", "vscsi"])
-def test_a_compressed_file_gives_the_same_rows(tmp_path, name):
+def test_a_compressed_file_gives_the_same_rows_and_a_cut_one_an_error(tmp_path, name):
     plain, _ = imported(tmp_path, name, RECORDINGS[name])
     for compress in COMPRESSIONS if name == "msr" else COMPRESSIONS[:1]:
         frame, _ = imported(tmp_path, name, bytes(compress(RECORDINGS[name])))
         assert frame.equals(plain)
+        data = bytes(compress(RECORDINGS[name] * 200))
+        assert_refused(tmp_path, data[:len(data) * 2 // 3], "stream is cut or damaged after", name)
+
+
+def assert_refused(tmp_path, data, message=None, name=None, **options):
+    """The error; neither a trace nor a temporary file is left."""
+    (tmp_path / "in").write_bytes(data)
+    with pytest.raises(TraceError, match=message) as refused:
+        import_recording([tmp_path / "in"], tmp_path / "t.parquet", format_name=name, options=ImportOptions(**options))
+    assert not (tmp_path / "t.parquet").exists() and not list(tmp_path.glob(".*"))
+    return refused.value
 
 
 def zipped(**files):
@@ -122,15 +131,10 @@ def test_an_archive_of_one_file_is_read_and_one_of_several_is_refused(tmp_path, 
     for name in ("msr", None):
         frame, _ = imported(tmp_path, name, pack(trace=RECORDINGS["msr"]))
         assert frame.equals(plain)
-    (tmp_path / "in").write_bytes(pack(a=RECORDINGS["msr"], b=b"text"))
-    with pytest.raises(TraceError, match="archive of (several|2) files") as refused:
-        import_recording([tmp_path / "in"], tmp_path / "t.parquet")
-    assert "unpack it" in refused.value.remedy
+    several = assert_refused(tmp_path, pack(a=RECORDINGS["msr"], b=b"text"), "archive of (several|2) files")
+    assert "unpack it" in several.remedy
     data = pack(a=RECORDINGS["msr"] * 50)
-    (tmp_path / "in").write_bytes(data[:len(data) // 2])
-    with pytest.raises(TraceError):
-        import_recording([tmp_path / "in"], tmp_path / "t.parquet", format_name="msr")
-    assert not (tmp_path / "t.parquet").exists()
+    assert_refused(tmp_path, data[:len(data) // 2], name="msr")
 
 
 def gzipped_again(data):
@@ -146,10 +150,8 @@ def test_a_compressed_file_in_an_archive_is_read(tmp_path, pack, inner):
         frame, _ = imported(tmp_path, name, pack(trace=bytes(inner(RECORDINGS["msr"]))))
         assert frame.equals(plain)
     data = bytes(inner(RECORDINGS["msr"] * 200))
-    (tmp_path / "in").write_bytes(pack(trace=data[:len(data) * 2 // 3]))
-    with pytest.raises(TraceError, match=r"in (zip|tar|tar in gzip) stream is cut or damaged after"):
-        import_recording([tmp_path / "in"], tmp_path / "t.parquet", format_name="msr")
-    assert not (tmp_path / "t.parquet").exists()
+    assert_refused(tmp_path, pack(trace=data[:len(data) * 2 // 3]),
+                   r"in (zip|tar|tar in gzip) stream is cut or damaged after", "msr")
 
 
 @pytest.mark.parametrize("length", [30, -1])
@@ -176,10 +178,7 @@ def test_a_cut_stream_is_named_with_what_was_read_of_it(tmp_path, length):
     ids=["zip in tar", "five gzip", "7z in zip", "blktrace in tar", "Parquet in gzip",  # the data has its time
          "Git LFS", "7z", "lz4"])
 def test_content_that_is_not_read_as_it_is_is_named_with_what_to_do(tmp_path, data, options, message, remedy):
-    (tmp_path / "in").write_bytes(data)
-    with pytest.raises(TraceError, match=message) as refused:
-        import_recording([tmp_path / "in"], tmp_path / "t.parquet", options=ImportOptions(**options))
-    assert re.search(remedy, refused.value.remedy)
+    assert re.search(remedy, assert_refused(tmp_path, data, message, **options).remedy)
 
 
 @by_format
@@ -254,42 +253,6 @@ def test_each_record_of_any_bytes_is_counted_once(tmp_path, name, monkeypatch):
     replace()
 
 
-def btrecord_records(data):
-    """I/Os of complete bunches behind the header of 32 bytes, and one for a rest; None if a bunch is damaged."""
-    at, records = 32, 0
-    while at < len(data):
-        ios = int.from_bytes(data[at:at + 8], "little")
-        if len(data) - at >= 8 and not 1 <= ios <= 512:
-            return None
-        if len(data) - at < 8 or len(data) - at < 16 + 24 * ios:
-            return records + 1
-        at, records = at + 16 + 24 * ios, records + ios
-    return records
-
-
-_BUNCH = st.lists(st.binary(min_size=24, max_size=24), min_size=1, max_size=5).flatmap(lambda ios: st.binary(
-    min_size=8, max_size=8).map(lambda time: len(ios).to_bytes(8, "little") + time + b"".join(ios)))
-
-
-def test_each_io_of_a_btrecord_bunch_of_any_bytes_is_counted_once(tmp_path, monkeypatch):
-    """Bunches differ in length. Reads end inside them, the file as well."""
-    name, content = "btrecord", RECORDINGS["btrecord"]
-    rows, before = converted(tmp_path, name, content)
-    assert before.records == rows == btrecord_records(content)
-
-    @cases(3)
-    @given(st.lists(_BUNCH, max_size=6), st.binary(max_size=40), st.just(0) | st.integers(0, 200), st.integers(1, 200),
-           st.booleans())
-    def insert(bunches, noise, tail_bytes, read_bytes, is_compressed):
-        monkeypatch.setattr(f"{type(BY_NAME[name]).__module__}._READ_BYTES", read_bytes)
-        data = content + b"".join(bunches) + noise + content[len(content) - tail_bytes:]
-        records = btrecord_records(data)
-        result = converted(tmp_path, name, gzip.compress(data) if is_compressed else data)
-        assert (result and result[1].records) == records
-
-    insert()
-
-
 @by_text
 def test_numbers_at_the_limits_are_rejected_or_valid(tmp_path, name):
     """A number of the last record that has some becomes negative, 2^63, or very long."""
@@ -362,20 +325,7 @@ def test_a_gigantic_field_is_one_rejected_record(tmp_path, name):
 def test_another_delimiter_is_refused(tmp_path, name):
     lines = RECORDINGS[name].splitlines()
     delimiter = max(b", ", b"; ", b"  ", key=lambda pair: lines[-1].count(pair[:1]))[:1]
-    (tmp_path / "recording").write_bytes(RECORDINGS[name].replace(delimiter, b"|"))
-    with pytest.raises(TraceError):
-        import_recording([tmp_path / "recording"], tmp_path / "t.parquet", format_name=name,
-                         options=ImportOptions(block_bytes=LENIENT.block_bytes))
-    assert not (tmp_path / "t.parquet").exists() and not list(tmp_path.glob(".*"))
-
-
-@pytest.mark.parametrize("compress", COMPRESSIONS)
-def test_a_cut_compressed_stream_is_an_error(tmp_path, compress):
-    data = bytes(compress(RECORDINGS["msr"] * 200))
-    (tmp_path / "recording").write_bytes(data[:len(data) * 2 // 3])
-    with pytest.raises(TraceError, match="stream is cut or damaged after"):
-        import_recording([tmp_path / "recording"], tmp_path / "t.parquet", format_name="msr")
-    assert not (tmp_path / "t.parquet").exists() and not list(tmp_path.glob(".*"))
+    assert_refused(tmp_path, RECORDINGS[name].replace(delimiter, b"|"), name=name, block_bytes=512)
 
 
 def test_a_file_that_grows_is_read_up_to_its_first_length(tmp_path):

@@ -1,13 +1,9 @@
 """Events of the Linux block layer as text: blkparse, ftrace, trace-cmd and perf."""
 
 import gzip
-import os
 import re
-import shutil
-import subprocess
 import zlib
 from io import BytesIO
-from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
@@ -21,15 +17,10 @@ from blkreel.traces.format.schema import FLAGS, OPS
 from blkreel.traces.importers import import_recording
 from blkreel.traces.importers.tools.ftrace import _TraceOfPage
 
-SAMPLES = Path(os.environ.get("BLKREEL_FOREIGN_TRACES", TREE.parent / "shared" / "samples"))
 EVENT = re.compile(r" (\d+)\.(\d{6}): +(?:block:)?(block_rq_issue|block_rq_complete): (\S+) (\w+) .*?(\d+) \+ (\d+) ")
 GOLDEN = TREE / "tests" / "golden" / "foreign"
 IOS = [(number, 5_000_000 + 1000 * number, 40 + 900 * (number % 5), 8 * number, 8 * (1 + number), number % 3 == 0)
        for number in range(200)]
-COLUMNS = ["submit_ns", "latency_ns", "queue_ns", "offset_bytes", "length_bytes", "op", "flags", "cpu", "status",
-           "tid", "device"]
-
-
 def assert_ios(frame, ios):
     assert rows_of(frame) == expected_rows(ios)
     assert frame["flags"].tolist() == [FLAGS["sync"] if io[5] else 0 for io in ios]
@@ -198,32 +189,6 @@ def test_lost_events_are_counted_with_separators_of_thousands(run, text, count):
     assert result.missing == [f"{count:,} events were lost during the recording"]
 
 
-@pytest.mark.parametrize("format_name", ["blkparse", "ftrace"])
-def test_events_of_several_cpus_are_paired_in_order_of_time(run, format_name):
-    """Each CPU prints its events of 8 ms in one piece. Completions are on another CPU than issues."""
-    ios = [(number, 5_000_000 + 100 * number, 40 + 7 * (number % 30), 8 * number, 8, False) for number in range(2_000)]
-    events = sorted([(io[1], 0, io) for io in ios] + [(io[1] + io[2], 1, io) for io in ios],
-                    key=lambda event: (event[0] // 8_000, -event[1], event[0]))
-    lines = []
-    for time_us, cpu, io in events:
-        extent, time = f"{io[3]} + {io[4]}", f"{time_us / 1e6:.6f}"
-        if format_name == "blkparse":
-            end = "C   R {} [0]" if cpu else "D   R {} [app]"
-            lines.append(f"  8,16 {cpu:3d} {len(lines):8d} {time}000 {0 if cpu else 77:5d}  {end.format(extent)}")
-        else:
-            fields = f"block_rq_complete: 8,16 R () {extent} [0]" if cpu \
-                else f"block_rq_issue: 8,16 R 4096 () {extent} [app]"
-            lines.append(f"     app-77     [00{cpu}] d..1.  {time}: {fields}")
-    frame, result = run("\n".join(lines) + "\n", format_name)
-    assert frame.submit_ns.tolist() == [1000 * (io[1] - ios[0][1]) for io in ios]
-    assert frame.latency_ns.tolist() == [1000 * io[2] for io in ios]
-    assert not result.metadata["import_warnings"]
-    times = [event[0] for event in events]
-    steps = [max(times[:at]) - time for at, time in enumerate(times) if at and time < times[at - 1]]
-    ledger = result.metadata["ledger"]
-    assert (ledger["clock_back_steps"], ledger["clock_back_largest_ns"]) == (len(steps), 1000 * max(steps))
-
-
 def test_a_cut_gzip_is_refused_with_its_length(run):
     """More events than wait for earlier ones, so that some are on their way to the decoder."""
     text = blkparse([(number, 5_000_000 + 100 * number, 40, 8 * number, 8, False) for number in range(40_000)])
@@ -251,22 +216,6 @@ def test_a_custom_format_of_blkparse_is_refused_with_the_command(run):
     with pytest.raises(TraceError, match="not in the default format of blkparse") as caught:
         run(custom, "blkparse")
     assert "without -f" in caught.value.remedy
-
-
-def test_text_and_binary_files_of_blktrace_give_the_same_rows(tmp_path):
-    sample = SAMPLES / "blktrace"
-    if not shutil.which("blkparse") or not sample.is_dir():
-        pytest.skip("needs blkparse and the sample blktrace/")
-    text = tmp_path / "sda.txt"
-    text.write_bytes(subprocess.run(["blkparse", "-q", "-i", "sda", "-D", sample], check=True,
-                                    capture_output=True).stdout)
-    results = [import_recording([source], tmp_path / f"{name}.parquet")
-               for name, source in (("text", text), ("binary", sample / "sda"))]
-    frames = [open_trace(result.path).table().to_pandas() for result in results]
-    for frame in frames:
-        frame.submit_ns -= frame.submit_ns[0]
-    assert len(frames[0]) == 109
-    assert frames[0][COLUMNS].equals(frames[1][COLUMNS])
 
 
 @pytest.mark.parametrize("name", ["ftrace-6.18.txt.gz", "perf-6.18.txt.gz"])

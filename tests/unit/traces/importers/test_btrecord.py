@@ -1,22 +1,17 @@
 """Files of btrecord: all I/Os equal those of a parser written here, and those of a trace that btrecord converted."""
 
-import os
-import shutil
 import struct
 import subprocess
-from pathlib import Path
 
 import numpy as np
 import pytest
 from foreign_traces import RECORDINGS
-from tree import TREE
+from tree import foreign
 
 from blkreel.common.errors import TraceError
 from blkreel.traces.exporters import FORMATS, export_trace
 from blkreel.traces.format.reader import open_trace
 from blkreel.traces.importers import ImportOptions, import_recording
-
-SAMPLE = Path(os.environ.get("BLKREEL_FOREIGN_TRACES", TREE.parent / "shared" / "samples")) / "hfplayer/sdi.replay.0"
 
 
 def ios_of(data):
@@ -41,7 +36,10 @@ def assert_same(path, output):
     return result
 
 
-def test_ios_have_the_time_of_their_bunch_and_the_cpu_of_the_file(tmp_path):
+@pytest.mark.parametrize("read_bytes", [1, 50, 1 << 20])
+def test_ios_have_the_time_of_their_bunch_and_the_cpu_of_the_file(tmp_path, monkeypatch, read_bytes):
+    """Also where reads end inside of bunches."""
+    monkeypatch.setattr("blkreel.traces.importers.tools.btrecord._READ_BYTES", read_bytes)
     (tmp_path / "sdb.replay.3").write_bytes(RECORDINGS["btrecord"])
     result = assert_same(tmp_path / "sdb.replay.3", tmp_path / "t.parquet")
     assert [device["name"] for device in result.metadata["devices"]] == ["sdb"]
@@ -51,17 +49,15 @@ def test_ios_have_the_time_of_their_bunch_and_the_cpu_of_the_file(tmp_path):
 
 
 def test_the_ios_of_a_file_of_others(tmp_path):
-    if not SAMPLE.exists():
-        pytest.skip(f"needs {SAMPLE}")
-    assert assert_same(SAMPLE, tmp_path / "t.parquet").metadata["ledger"]["rows"] == 652
+    result = assert_same(foreign("hfplayer/sdi.replay.0"), tmp_path / "t.parquet")
+    assert result.metadata["ledger"]["rows"] == 652
 
 
-def test_what_btrecord_makes_of_an_exported_trace_has_the_same_ios(tmp_path):
-    if not shutil.which("btrecord"):
-        pytest.skip("needs btrecord (package blktrace)")
+def test_what_btrecord_makes_of_an_exported_trace_has_the_same_ios(tmp_path, program):
+    btrecord = program("btrecord", "blktrace")
     trace = open_trace("sample:game-small")
     export_trace(trace, tmp_path / "dev.blktrace.0", FORMATS["blktrace"])
-    subprocess.run(["btrecord", "dev"], cwd=tmp_path, check=True, capture_output=True)
+    subprocess.run([btrecord, "dev"], cwd=tmp_path, check=True, capture_output=True)
     result = assert_same(tmp_path / "dev.replay.0", tmp_path / "t.parquet")
     columns = ["submit_ns", "offset_bytes", "length_bytes", "op"]
     rows, before = (each.table(columns).to_pandas().query("length_bytes > 0").sort_values(

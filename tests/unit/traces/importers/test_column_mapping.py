@@ -1,13 +1,13 @@
 """`--columns`: any CSV or Parquet file, with units, epochs and values of the operation; and its refusals."""
 
+import io
+
 import numpy as np
 import pandas as pd
 import pytest
 from foreign_traces import RECORDINGS
 
 from blkreel.common.errors import TraceError, UsageError
-from blkreel.traces.format.reader import open_trace
-from blkreel.traces.importers import ImportOptions, import_recording
 
 FRAME = pd.DataFrame({
     "ts": [1_700_000_000_000_001 + 10 * number for number in range(50)],
@@ -21,27 +21,19 @@ FRAME = pd.DataFrame({
 SPEC = "time=ts:us@unix,op=type,offset=lba:sectors,length=pages:pages,latency=rt:100ns,device=vol,process=app"
 
 
-@pytest.fixture
-def rows_of(tmp_path):
-    def run(path, spec, **options):
-        result = import_recording([path], tmp_path / "t.parquet", force=True,
-                                  options=ImportOptions(columns=spec, **options))
-        return open_trace(result.path).table().to_pandas(), result
-
-    return run
-
-
-def write(frame, path, kind):
-    if kind == "parquet":
-        frame.to_parquet(path)
-    else:
-        frame.to_csv(path, sep={"comma": ",", "semicolon": ";", "tab": "\t"}[kind], index=False)
-    return path
+def content_of(frame, kind):
+    """The bytes of a file of that kind."""
+    with io.BytesIO() as file:
+        if kind == "parquet":
+            frame.to_parquet(file)
+        else:
+            frame.to_csv(file, sep={"comma": ",", "semicolon": ";", "tab": "\t"}[kind], index=False)
+        return file.getvalue()
 
 
 @pytest.mark.parametrize("kind", ["comma", "semicolon", "tab", "parquet"])
-def test_each_column_is_read_with_its_unit(rows_of, tmp_path, kind):
-    rows, result = rows_of(write(FRAME, tmp_path / "in", kind), SPEC)
+def test_each_column_is_read_with_its_unit(run, kind):
+    rows, result = run(content_of(FRAME, kind), columns=SPEC)
     assert result.metadata["epoch_ns"] == int(FRAME.ts[0]) * 1000 and result.metadata["clock"] == "realtime"
     assert rows.submit_ns.tolist() == [10_000 * number for number in range(50)]
     assert rows.op.tolist() == [1 if kind == "w" else 0 for kind in FRAME.type]
@@ -54,26 +46,24 @@ def test_each_column_is_read_with_its_unit(rows_of, tmp_path, kind):
     assert result.missing == []
 
 
-def test_numbered_columns_need_no_header_and_values_of_the_operation_are_declared(rows_of, tmp_path):
-    (tmp_path / "in").write_bytes(RECORDINGS["msr"])
-    plain = import_recording([tmp_path / "in"], tmp_path / "msr.parquet")
-    rows, result = rows_of(tmp_path / "in", "time=1:100ns@1601,op=4:Read=read/Write=write,offset=5:bytes,"
-                                            "length=6:bytes,latency=7:100ns,device=3")
-    expected = open_trace(plain.path).table().to_pandas()
+def test_numbered_columns_need_no_header_and_values_of_the_operation_are_declared(run):
+    expected, plain = run(RECORDINGS["msr"])
+    rows, result = run(RECORDINGS["msr"], columns="time=1:100ns@1601,op=4:Read=read/Write=write,offset=5:bytes,"
+                                                  "length=6:bytes,latency=7:100ns,device=3")
     columns = ["submit_ns", "op", "offset_bytes", "length_bytes", "latency_ns", "device"]
     assert rows[columns].equals(expected[columns])
     assert result.metadata["epoch_ns"] == plain.metadata["epoch_ns"]
-    swapped, _ = rows_of(tmp_path / "in",
-                         "time=1:100ns@1601,op=4:Read=discard/Write=read,offset=5:bytes,length=6:bytes")
+    swapped, _ = run(RECORDINGS["msr"],
+                     columns="time=1:100ns@1601,op=4:Read=discard/Write=read,offset=5:bytes,length=6:bytes")
     assert set(swapped.op[expected.op == 0]) == {3} and set(swapped.op[expected.op == 1]) == {0}
 
 
 @pytest.mark.parametrize("kind", ["comma", "parquet"])
-def test_fractions_dates_and_missing_latencies(rows_of, tmp_path, kind):
+def test_fractions_dates_and_missing_latencies(run, kind):
     frame = pd.DataFrame({"t": pd.to_datetime(["2024-05-01 10:00:00.25", "2024-05-01 10:00:01.5"]),
                           "o": ["read", "write"], "b": [0, 512], "n": [512, 1024], "ms": [1.25, np.nan]})
-    rows, result = rows_of(write(frame, tmp_path / "in", kind),
-                           "time=t:datetime@unix,op=o,offset=b:bytes,length=n:bytes,latency=ms:ms")
+    rows, result = run(content_of(frame, kind),
+                       columns="time=t:datetime@unix,op=o,offset=b:bytes,length=n:bytes,latency=ms:ms")
     assert rows.submit_ns.tolist() == [0, 1_250_000_000] and rows.latency_ns.tolist() == [1_250_000, -1]
     assert result.metadata["epoch_ns"] == 1714557600_250_000_000
 
@@ -89,21 +79,16 @@ def test_fractions_dates_and_missing_latencies(rows_of, tmp_path, kind):
     (SPEC + ",time=rt:us", "names time twice"),
     ("time=1:us,op=2,offset=3:bytes,length=90:bytes", "has 7 columns, so that length cannot be column 90"),
 ])
-def test_a_mapping_that_does_not_fit_is_refused(tmp_path, spec, message):
-    write(FRAME, tmp_path / "in", "comma")
+def test_a_mapping_that_does_not_fit_is_refused(run, tmp_path, spec, message):
     with pytest.raises(UsageError, match=message):
-        import_recording([tmp_path / "in"], tmp_path / "t.parquet", options=ImportOptions(columns=spec))
-    assert [path.name for path in tmp_path.iterdir()] == ["in"]
+        run(content_of(FRAME, "comma"), columns=spec)
+    assert [path.name for path in tmp_path.iterdir()] == ["recording"]
 
 
-def test_values_that_are_no_operation_are_rejected(tmp_path):
-    write(FRAME.assign(type="x"), tmp_path / "in", "parquet")
-    with pytest.raises(TraceError, match="100.0% of 50 records.*the operation is unknown .first: .*row 1"):
-        import_recording([tmp_path / "in"], tmp_path / "t.parquet", options=ImportOptions(columns=SPEC))
-
-
-def test_a_cut_parquet_file_is_an_error(tmp_path):
-    path = write(FRAME, tmp_path / "in", "parquet")
-    path.write_bytes(path.read_bytes()[:-100])
-    with pytest.raises(TraceError, match="is truncated"):
-        import_recording([path], tmp_path / "t.parquet", options=ImportOptions(columns=SPEC))
+@pytest.mark.parametrize(("content", "message"), [
+    (content_of(FRAME.assign(type="x"), "parquet"),
+     "100.0% of 50 records.*the operation is unknown .first: .*row 1"),
+    (content_of(FRAME, "parquet")[:-100], "is truncated")], ids=["no operation", "cut"])
+def test_a_parquet_file_that_cannot_be_imported(run, content, message):
+    with pytest.raises(TraceError, match=message):
+        run(content, columns=SPEC)

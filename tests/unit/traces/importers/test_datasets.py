@@ -2,23 +2,20 @@
 
 import bz2
 import gzip
-import os
 import struct
 from datetime import UTC, datetime
 from decimal import Decimal
-from pathlib import Path
 
 import pandas as pd
 import pytest
 from foreign_traces import RECORDINGS
-from tree import TREE
+from tree import foreign
 
 from blkreel.common.errors import UsageError
 from blkreel.traces.format.reader import open_trace
 from blkreel.traces.format.schema import FLAGS
 from blkreel.traces.importers import ImportOptions, import_recording
 
-FOREIGN = Path(os.environ.get("BLKREEL_FOREIGN_TRACES", TREE.parent / "shared" / "samples"))
 OPS = {"R": 0, "W": 1, "r": 0, "w": 1, "Read": 0, "Write": 1}
 READ_IS_1 = {"1": 0, "0": 1}
 
@@ -161,14 +158,11 @@ def test_all_rows_equal_those_of_a_plain_parser(tmp_path, name):
 
 @pytest.mark.parametrize("name, path", [(name, path) for name, paths in SAMPLES.items() for path in paths])
 def test_a_trace_of_others_gives_all_its_rows(tmp_path, name, path):
-    if not (FOREIGN / path).exists():
-        pytest.skip(f"needs {path}: name its directory in BLKREEL_FOREIGN_TRACES")
-    assert_same(FOREIGN / path, name, tmp_path / "t.parquet")
+    assert_same(foreign(path), name, tmp_path / "t.parquet")
 
 
-def test_a_request_without_a_response_is_ignored_with_a_reason(tmp_path):
-    (tmp_path / "t.csv").write_bytes(RECORDINGS["systor17"] + b"1456095205.5,,,0,4096,512\n")
-    result = import_recording([tmp_path / "t.csv"], tmp_path / "t.parquet")
+def test_a_request_without_a_response_is_ignored_with_a_reason(run):
+    _, result = run(RECORDINGS["systor17"] + b"1456095205.5,,,0,4096,512\n")
     (reason, tally), = result.metadata["ledger"]["ignored"].items()
     assert reason.startswith("no response was recorded") and tally["count"] == 1 and "line 62" in tally["example"]
     assert result.missing == []
@@ -182,38 +176,32 @@ def test_a_clock_that_restarts_at_a_joined_file_goes_on(tmp_path):
     assert (rows["flags"] == FLAGS["read_ahead"]).sum() == 27
 
 
-def test_blocks_of_a_size_that_is_not_stated_need_the_option(tmp_path):
+def test_blocks_of_a_size_that_is_not_stated_need_the_option(run):
     for name in ("spc", "oracle-general"):
-        (tmp_path / name).write_bytes(RECORDINGS[name])
         with pytest.raises(UsageError, match="--block-size 512"):
-            import_recording([tmp_path / name], tmp_path / "t.parquet")
-    result = import_recording([tmp_path / "spc"], tmp_path / "t.parquet", options=ImportOptions(block_bytes=4096))
+            run(RECORDINGS[name])
+    rows, _ = run(RECORDINGS["spc"], block_bytes=4096)
     expected = [int(line.split(",")[1]) * 4096 for line in RECORDINGS["spc"].decode().splitlines()]
-    assert open_trace(result.path).table().to_pandas().offset_bytes.tolist() == expected
+    assert rows.offset_bytes.tolist() == expected
 
 
-def test_copies_of_tencent_in_bytes_need_a_block_size_of_1(tmp_path):
-    (tmp_path / "t.csv").write_text("1538323200,8192,4096,0,1058\n")
-    result = import_recording([tmp_path / "t.csv"], tmp_path / "t.parquet", options=ImportOptions(block_bytes=1))
-    row, = open_trace(result.path).table().to_pandas().to_dict("records")
-    assert (row["offset_bytes"], row["length_bytes"]) == (8192, 4096)
+def test_copies_of_tencent_in_bytes_need_a_block_size_of_1(run):
+    rows, _ = run("1538323200,8192,4096,0,1058\n", block_bytes=1)
+    assert rows[["offset_bytes", "length_bytes"]].to_numpy().tolist() == [[8192, 4096]]
 
 
-def test_requests_of_a_cache_trace_become_reads(tmp_path):
-    (tmp_path / "t.bin").write_bytes(RECORDINGS["oracle-general"])
-    result = import_recording([tmp_path / "t.bin"], tmp_path / "t.parquet", options=ImportOptions(block_bytes=512))
-    rows = open_trace(result.path).table().to_pandas()
+def test_requests_of_a_cache_trace_become_reads(run):
+    rows, result = run(RECORDINGS["oracle-general"], block_bytes=512)
     records = list(struct.iter_unpack("<IQIq", RECORDINGS["oracle-general"]))
     assert rows.offset_bytes.tolist() == [512 * record[1] for record in records]
     assert rows.submit_ns.tolist() == [10 ** 9 * record[0] for record in records]
     assert set(rows.op) == {0} and "operation" in result.metadata["source_lacks"]
 
 
-def test_records_of_io_tracer_that_are_no_io_are_ignored_and_rotated_files_are_one_device(tmp_path):
-    (tmp_path / "ds_1.csv").write_bytes(RECORDINGS["io-tracer"])
-    (tmp_path / "ds_2.csv").write_text("2024-01-15 10:31:40.5,7,sync,0,flush,0,2.5,7,0,0,1\n"
-                                       "2024-01-15 10:31:41.5,7,sync,0,none,0,2.5,7,0,0,1\n")
-    result = import_recording(sorted(tmp_path.glob("ds_*")), tmp_path / "t.parquet")
+def test_records_of_io_tracer_that_are_no_io_are_ignored_and_rotated_files_are_one_device(run):
+    _, result = run([("ds_1.csv", RECORDINGS["io-tracer"]),
+                     ("ds_2.csv", "2024-01-15 10:31:40.5,7,sync,0,flush,0,2.5,7,0,0,1\n"
+                                  "2024-01-15 10:31:41.5,7,sync,0,none,0,2.5,7,0,0,1\n")])
     assert result.ios["flush"] == 1 and [device["name"] for device in result.metadata["devices"]] == ["unknown"]
     assert [tally["count"] for tally in result.metadata["ledger"]["ignored"].values()] == [1]
     assert "device" in result.metadata["source_lacks"]

@@ -9,9 +9,8 @@ from hypothesis import strategies as st
 from tree import TREE
 
 from blkreel.common.errors import UsageError
-from blkreel.traces.format.reader import open_trace
 from blkreel.traces.format.schema import OP_NAMES
-from blkreel.traces.importers import ImportOptions, import_recording
+from blkreel.traces.importers import ImportOptions
 from blkreel.traces.importers.column_mapping import ColumnMapping
 from blkreel.traces.importers.pipeline import Records
 
@@ -66,12 +65,9 @@ LEDGER = {
 }
 
 
-def imported(path, output, **options):
-    """(rows as tuples, result) of a file."""
-    result = import_recording([path], output, force=True, options=ImportOptions(**options))
-    frame = open_trace(result.path).table().to_pandas()
+def rows_of(frame):
     return list(zip(frame.submit_ns, frame.latency_ns, frame.op.map(OP_NAMES), frame.offset_bytes, frame.length_bytes,
-                    strict=True)), result
+                    strict=True))
 
 
 def test_each_case_has_its_rows():
@@ -79,10 +75,10 @@ def test_each_case_has_its_rows():
 
 
 @pytest.mark.parametrize("name", sorted(ROWS))
-def test_the_rows_are_those_of_a_reader(tmp_path, name):
-    rows, result = imported(CASES / name, tmp_path / "t.parquet", columns=COLUMNS.get(name),
-                            max_rejected=0.5 if name == "csv-bad-cell.csv" else 0.01)
-    assert rows == ROWS[name]
+def test_the_rows_are_those_of_a_reader(run, name):
+    frame, result = run((CASES / name).read_bytes(), name=name, columns=COLUMNS.get(name),
+                        max_rejected=0.5 if name == "csv-bad-cell.csv" else 0.01)
+    assert rows_of(frame) == ROWS[name]
     ledger = result.metadata["ledger"]
     if name in LEDGER:
         assert {reason: tally["count"] for reason, tally in ledger["ignored"].items()} == LEDGER[name]
@@ -99,23 +95,22 @@ def test_the_rows_are_those_of_a_reader(tmp_path, name):
         assert any("decimal comma" in line for line in result.warnings)
 
 
-def test_lines_before_a_header_are_left_out_when_their_number_is_given(tmp_path):
-    (tmp_path / "in").write_bytes(b'tool 2, "v\n\n' + (CASES / "csv-rwbs.csv").read_bytes())
+def test_lines_before_a_header_are_left_out_when_their_number_is_given(run):
+    data, columns = b'tool 2, "v\n\n' + (CASES / "csv-rwbs.csv").read_bytes(), COLUMNS["csv-rwbs.csv"]
     with pytest.raises(UsageError, match="2 lines before its header") as refused:
-        imported(tmp_path / "in", tmp_path / "t.parquet", columns=COLUMNS["csv-rwbs.csv"])
+        run(data, columns=columns)
     assert "--skip-lines 2" in refused.value.remedy
-    rows, result = imported(tmp_path / "in", tmp_path / "t.parquet", columns=COLUMNS["csv-rwbs.csv"], skip_lines=2)
-    assert rows == ROWS["csv-rwbs.csv"] and result.metadata["ledger"]["records"] == 6
+    frame, result = run(data, columns=columns, skip_lines=2)
+    assert rows_of(frame) == ROWS["csv-rwbs.csv"] and result.metadata["ledger"]["records"] == 6
 
 
-def test_one_bad_cell_in_many_rows_rejects_one_row(tmp_path):
+def test_one_bad_cell_in_many_rows_rejects_one_row(run, tmp_path):
     lines = [f"{at},R,{8 * at},4096" for at in range(200_000)]
     lines[150_000] = "150000,R,,4096"
-    (tmp_path / "in").write_text("ts,op,lba,size\n" + "\n".join(lines) + "\n")
-    rows, result = imported(tmp_path / "in", tmp_path / "t.parquet", columns=f"time=ts:ns@unix,op=op,{SIZES}")
-    assert len(rows) == 199_999
+    frame, result = run("ts,op,lba,size\n" + "\n".join(lines) + "\n", columns=f"time=ts:ns@unix,op=op,{SIZES}")
+    assert len(frame) == 199_999
     assert result.metadata["ledger"]["rejected"] == {
-        "offset is empty": {"count": 1, "example": f"{tmp_path / 'in'}: line 150,002: 150000,R,,4096"}}
+        "offset is empty": {"count": 1, "example": f"{tmp_path / 'recording'}: line 150,002: 150000,R,,4096"}}
 
 
 # What stands in a cell of each column: text, and its value or None if the row is invalid.

@@ -2,20 +2,17 @@
 
 import bz2
 import csv
-import os
 import re
-from pathlib import Path
 
 import pytest
 from tool_traces import expected_rows, rows_of, wpa, xperf
-from tree import TREE
+from tree import foreign
 
 from blkreel.common.errors import TraceError
 from blkreel.traces.format.reader import open_trace
 from blkreel.traces.format.schema import OPS
 from blkreel.traces.importers import import_recording
 
-SAMPLES = Path(os.environ.get("BLKREEL_FOREIGN_TRACES", TREE.parent / "shared" / "samples"))
 IOS = [(number, 999_000 + 1000 * number, 40 + 900 * (number % 5), 8 * (number * 7919 % 100_000), 8 * (1 + number),
         number % 3 == 0) for number in range(300)]
 
@@ -38,20 +35,15 @@ def test_a_flush_has_no_extent(run):
     assert flush[["offset_bytes", "length_bytes", "latency_ns"]].to_numpy().tolist() == [[0, 0, 1_000_000]]
 
 
-def test_the_order_of_columns_and_unknown_columns_do_not_matter(run):
+def test_order_of_columns_unknown_columns_and_the_size_beside_the_extent_do_not_matter(run):
     plain, _ = run(wpa(IOS))
     lines = [line.split(";") for line in wpa(IOS).decode().splitlines()]
     extras = ["IO Init Stack", *["x"] * len(IOS), ""]
     turned = [[*reversed(fields), extra] for fields, extra in zip(lines, extras, strict=True)]
-    frame, _ = run("".join(";".join(fields) + "\n" for fields in turned).encode())
-    assert frame.equals(plain)
-
-
-def test_the_extent_is_enough_without_the_size(run):
-    plain, _ = run(wpa(IOS))
-    without = [fields[:6] + fields[7:] for fields in (line.split(";") for line in wpa(IOS).decode().splitlines())]
-    frame, _ = run("".join(";".join(fields) + "\n" for fields in without).encode())
-    assert frame.equals(plain)
+    without_size = [fields[:6] + fields[7:] for fields in lines]
+    for table in (turned, without_size):
+        frame, _ = run("".join(";".join(fields) + "\n" for fields in table))
+        assert frame.equals(plain)
 
 
 def test_a_missing_column_is_named(run, tmp_path):
@@ -91,9 +83,7 @@ def test_xperf_columns_follow_the_header(run):
 
 
 def test_the_sample_of_a_windows_boot_agrees_with_the_csv_module(tmp_path):
-    sample = SAMPLES / "windows" / "wpa-disk-usage.csv.bz2"
-    if not sample.exists():
-        pytest.skip(f"no sample {sample}")
+    sample = foreign("windows/wpa-disk-usage.csv.bz2")
     result = import_recording([sample], tmp_path / "t.parquet")
     frame = open_trace(result.path).table().to_pandas()
     expected = []
