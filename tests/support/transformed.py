@@ -19,14 +19,19 @@ def columns_of(path):
     return {name: table[name].to_numpy() for name in table.column_names}
 
 
-def assert_valid(path):
-    """No error, dependencies agree with times, and each thread and file in the table has a row."""
-    trace = open_trace(path)
-    assert check(trace).errors == []
+def valid_rows(path):
+    """The columns of a trace without an error, of which dependencies agree with times."""
+    assert check(open_trace(path)).errors == []
     rows = columns_of(path)
     linked = np.flatnonzero(rows["waited_on"] >= 0)
     complete_ns = rows["submit_ns"] + rows["latency_ns"]
     assert (rows["submit_ns"][linked] - rows["think_ns"][linked] == complete_ns[rows["waited_on"][linked]]).all()
+    return rows
+
+
+def assert_valid(path):
+    """valid_rows(), and each thread and file in the table has a row."""
+    trace, rows = open_trace(path), valid_rows(path)
     assert (rows["flags"][rows["waited_on"] < 0] & FLAGS["inherited"] == 0).all()
     assert {int(tid) for tid in trace.metadata.get("threads") or {}} <= set(rows["tid"].tolist())
     assert {file["inode"] for file in trace.metadata.get("files") or []} <= set(rows.get("inode", np.empty(0)).tolist())

@@ -66,6 +66,7 @@ def test_a_load_time_of_the_application_start_is_no_lower_bound(blkreel):
 @pytest.mark.parametrize("name", SAMPLES)
 def test_it_is_small_and_has_its_story(name):
     assert (DIRECTORY / f"{name}.parquet").stat().st_size < 1_000_000
+    assert {"integrity", "survey"} <= open_trace(sample_path(name)).metadata.keys(), "a cut of it is refused"
     assert f"- **`{name}`**: " in (TREE / "docs/samples.md").read_text()
 
 
@@ -176,17 +177,3 @@ def test_a_user_finds_them_by_name(blkreel):
                      percent(entry["compute_share"])):
             assert text in row
         assert entry["rows"] == open_trace(entry["path"]).rows == open_trace(entry["name"]).rows
-
-
-def test_a_name_that_there_is_not(blkreel):
-    result = blkreel("info", "sample:chess", check=False)
-    assert result.returncode == 2
-    assert "unknown sample: 'chess'; samples: model-load, " in result.stderr
-
-
-def test_a_run_says_which_it_replayed(blkreel, tmp_path):
-    drive = tmp_path / "drive.img"
-    with drive.open("wb") as file:
-        file.truncate(2 << 30)
-    blkreel("replay", "sample:app-start", "--on", drive, "-o", tmp_path / "run", "--pace", "asap", check=False)
-    assert open_trace(tmp_path / "run").metadata["run"]["source"]["path"] == "sample:app-start"

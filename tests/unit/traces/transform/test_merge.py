@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from small_trace import new_trace
 from transformed import assert_valid, columns_of, of_another_machine
 from tree import APP_START, COMPILE, GAME_DOWNLOAD
 
@@ -49,9 +50,9 @@ def test_traces_of_two_machines_are_aligned_by_their_wall_clocks(tmp_path):
     for number, host in enumerate(("a", "b")):
         pairs = [{"monotonic_ns": 1000 * number, "realtime_ns": 10**18},
                  {"monotonic_ns": 10**9, "realtime_ns": 2 * 10**18}]
-        rows = {"submit_ns": [10, 20], "offset_bytes": [0, 0], "length_bytes": [512, 512], "op": [0, 0]}
-        paths.append(blkreel.write_trace(tmp_path / f"{host}.parquet", rows, metadata={
-            "host": host, "epoch_ns": 500, "clock_pairs": pairs, "devices": [{"name": host, "size_bytes": 4096}]}))
+        paths.append(new_trace(tmp_path / f"{host}.parquet", {
+            "host": host, "epoch_ns": 500, "clock_pairs": pairs, "devices": [{"name": host, "size_bytes": 8192}]},
+            submit_ns=[10, 20]))
     result = merge([open_trace(path) for path in paths], tmp_path / "t.parquet")
     # The second machine's clock showed 1000 ns more at the same wall time, so its I/Os were 1000 ns earlier.
     assert columns_of(tmp_path / "t.parquet")["submit_ns"].tolist() == [10, 20, 1010, 1020]
@@ -61,8 +62,7 @@ def test_traces_of_two_machines_are_aligned_by_their_wall_clocks(tmp_path):
 
 
 def test_without_a_wall_clock(tmp_path):
-    rows = {"submit_ns": [10], "offset_bytes": [0], "length_bytes": [512], "op": [0]}
-    path = blkreel.write_trace(tmp_path / "a.parquet", rows)
+    path = new_trace(tmp_path / "a.parquet", {}, submit_ns=[10])
     with pytest.raises(UsageError, match="no wall clock recorded; .*--align start"):
         merge([open_trace(path), open_trace(path)], tmp_path / "t.parquet")
     merge([open_trace(path), open_trace(path)], tmp_path / "t.parquet", align="start")

@@ -7,6 +7,7 @@ import pytest
 from cases import cases
 from hypothesis import given
 from hypothesis import strategies as st
+from small_trace import new_trace
 from transformed import assert_valid, columns_of, of_another_machine
 from tree import APP_START, COMPILE, GAME_DOWNLOAD, GAME_LOAD
 
@@ -14,7 +15,6 @@ import blkreel
 from blkreel.common.errors import UsageError
 from blkreel.traces.format.reader import open_trace
 from blkreel.traces.format.schema import FLAGS, OPS
-from blkreel.traces.format.writer import TraceWriter
 from blkreel.traces.transform.concat import concat
 from blkreel.traces.transform.slice import Selection, slice_trace
 
@@ -56,15 +56,11 @@ def test_the_rows_that_match_with_their_dependencies(tmp_path, name):
     assert metadata["duration_ns"] == end_ns - after["submit_ns"][0]
 
 
-def test_a_time_range_reads_only_its_row_groups_and_numbers_rows_of_the_file(tmp_path):
-    path = tmp_path / "long.parquet"
-    with TraceWriter(path) as out:
-        out._rows_per_group = 100
-        row = np.arange(1000)
-        out.write({"submit_ns": row * 10, "latency_ns": np.full(1000, 5), "offset_bytes": row * 512,
-                   "length_bytes": np.full(1000, 512), "op": row * 0, "waited_on": row - 1,
-                   "think_ns": np.where(row, 5, 0)})
-        out.close({})
+def test_a_time_range_reads_only_its_row_groups_and_numbers_rows_of_the_file(tmp_path, monkeypatch):
+    monkeypatch.setattr("blkreel.traces.format.writer.ROWS_PER_GROUP", 100)
+    row = np.arange(1000)
+    path = new_trace(tmp_path / "long.parquet", {}, submit_ns=row * 10, latency_ns=5, offset_bytes=row * 512,
+                     length_bytes=512, waited_on=row - 1, think_ns=np.where(row, 5, 0))
     result = slice_trace(open_trace(path), tmp_path / "t.parquet", Selection(from_ns=4_505, to_ns=5_200))
     rows = assert_valid(tmp_path / "t.parquet")
     assert rows["offset_bytes"].tolist() == [number * 512 for number in range(451, 520)]
@@ -75,8 +71,7 @@ def test_rebase_moves_times_and_epoch(tmp_path):
     trace = open_trace(GAME_LOAD)
     slice_trace(trace, tmp_path / "t.parquet", Selection(from_ns=10**10), rebase=True)
     rows, metadata = assert_valid(tmp_path / "t.parquet"), open_trace(tmp_path / "t.parquet").metadata
-    first_ns = int(columns_of(GAME_LOAD)["submit_ns"].searchsorted(10**10))
-    first_ns = int(columns_of(GAME_LOAD)["submit_ns"][first_ns])
+    first_ns = min(time for time in columns_of(GAME_LOAD)["submit_ns"].tolist() if time >= 10**10)
     assert rows["submit_ns"][0] == 0 and metadata["epoch_ns"] == trace.metadata["epoch_ns"] + first_ns
 
 
@@ -104,10 +99,8 @@ def test_losses_keep_their_place_among_the_rows_where_the_total_is_not_known(tmp
 
 
 def test_a_device_becomes_device_0(tmp_path):
-    rows = {"submit_ns": [0, 1, 2], "offset_bytes": [0, 0, 0], "length_bytes": [512] * 3, "op": [0] * 3,
-            "device": [0, 1, 1]}
     devices = [{"name": name, "path": f"/dev/{name}", "size_bytes": 1 << 30} for name in ("sda", "sdb")]
-    path = blkreel.write_trace(tmp_path / "t.parquet", rows, metadata={"devices": devices})
+    path = new_trace(tmp_path / "t.parquet", {"devices": devices}, device=[0, 1, 1])
     slice_trace(open_trace(path), tmp_path / "b.parquet", Selection(devices=(1,)))
     assert assert_valid(tmp_path / "b.parquet")["device"].tolist() == [0, 0]
     assert open_trace(tmp_path / "b.parquet").metadata["devices"] == devices[1:]
@@ -115,10 +108,14 @@ def test_a_device_becomes_device_0(tmp_path):
 
 @pytest.mark.parametrize("selection, text", [
     (Selection(processes=("supertuxkrat",)), "did you mean 'supertuxkart'"), (Selection(devices=(3,)), "no device 3"),
-    (Selection(from_ns=10**15), "no I/O matches")])
+    (Selection(from_ns=10**15), "no I/O matches"), (Selection(from_ns=10**15, to_ns=10**16), "no I/O matches"),
+    (Selection(processes=("nobody",)), "nobody")])
 def test_nothing_to_select(tmp_path, selection, text):
-    with pytest.raises(UsageError, match=text):
+    """The trace is named as the user does."""
+    with pytest.raises(UsageError, match=text) as error:
         slice_trace(open_trace(GAME_LOAD), tmp_path / "t.parquet", selection)
+    assert "game-load.parquet" in str(error.value)
+    assert error.value.remedy.endswith((f"blkreel info {GAME_LOAD}", "did you mean 'supertuxkart'?"))
     assert not list(tmp_path.iterdir())
 
 
@@ -152,8 +149,7 @@ def test_slices_by_time_concatenated_equal_the_original(tmp_path_factory, data):
 
 def test_rebased_slices_of_a_trace_without_an_epoch_keep_their_distance(tmp_path):
     """Imported and generated traces may have no epoch_ns; an unknown epoch is not 0."""
-    rows = {"submit_ns": [5, 1000, 5000, 9000], "offset_bytes": [0] * 4, "length_bytes": [512] * 4, "op": [0] * 4}
-    trace = open_trace(blkreel.write_trace(tmp_path / "t.parquet", rows))
+    trace = open_trace(new_trace(tmp_path / "t.parquet", {}, submit_ns=[5, 1000, 5000, 9000]))
     assert "epoch_ns" not in trace.metadata
     for number, times in enumerate([(0, 2000), (2000, 6000), (6000, None)]):
         slice_trace(trace, tmp_path / f"{number}.parquet", Selection(*times), rebase=True)
@@ -185,15 +181,6 @@ def test_other_traces_follow_each_other(tmp_path):
     concat([open_trace(name) for name in names], tmp_path / "one.parquet", onto_one=True)
     assert set(assert_valid(tmp_path / "one.parquet")["device"]) == {0}
     assert len(open_trace(tmp_path / "one.parquet").metadata["devices"]) == 1
-
-
-@pytest.mark.parametrize("selection", [Selection(processes=("nobody",)), Selection(devices=(9,)),
-                                       Selection(from_ns=10**15, to_ns=10**16)])
-def test_an_error_names_a_sample_as_the_user_does(tmp_path, selection):
-    with pytest.raises(UsageError, match="game-load.parquet") as error:
-        slice_trace(open_trace(GAME_LOAD), tmp_path / "x.parquet", selection)
-    assert error.value.remedy.endswith(f"blkreel info {GAME_LOAD}")
-    assert not list(tmp_path.iterdir())
 
 
 def test_the_commands(tmp_path, blkreel):

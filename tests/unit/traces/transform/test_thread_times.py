@@ -32,24 +32,26 @@ def times_ns(path, column):
     return open_trace(path).table([column])[column].to_pylist()
 
 
-@pytest.mark.parametrize("column", OF_THREADS + OF_USES)
-def test_a_part_has_those_of_its_rows(trace, tmp_path, column):
+def test_a_part_has_those_of_its_rows(trace, tmp_path):
     """They are sums of the thread, so rows that are left out change nothing."""
-    slice_trace(trace("a", **{column: TIMES_NS}), tmp_path / "part.parquet", Selection(from_ns=150))
-    assert times_ns(tmp_path / "part.parquet", column) == [40, 70]
+    slice_trace(trace("a", **dict.fromkeys(OF_THREADS + OF_USES, TIMES_NS)), tmp_path / "part.parquet",
+                Selection(from_ns=150))
+    for column in OF_THREADS + OF_USES:
+        assert times_ns(tmp_path / "part.parquet", column) == [40, 70], column
 
 
-@pytest.mark.parametrize("column", OF_THREADS + OF_USES)
-def test_they_stay_without_names(trace, tmp_path, column):
-    anonymize(trace("a", **{column: TIMES_NS}), tmp_path / "anonymous.parquet", key=b"key")
-    assert times_ns(tmp_path / "anonymous.parquet", column) == TIMES_NS
+def test_they_stay_without_names(trace, tmp_path):
+    anonymize(trace("a", **dict.fromkeys(OF_THREADS + OF_USES, TIMES_NS)), tmp_path / "anonymous.parquet", key=b"key")
+    for column in OF_THREADS + OF_USES:
+        assert times_ns(tmp_path / "anonymous.parquet", column) == TIMES_NS, column
 
 
-@pytest.mark.parametrize("column", OF_THREADS + OF_USES)
 @pytest.mark.parametrize(("join", "options"), [(concat, {}), (merge, {"align": "start"})])
-def test_of_a_trace_without_they_are_unknown(trace, tmp_path, join, options, column):
-    join([trace("a", **{column: TIMES_NS}), trace("b")], tmp_path / "both.parquet", **options)
-    assert sorted(times_ns(tmp_path / "both.parquet", column)) == sorted(TIMES_NS + [-1] * 4)
+def test_of_a_trace_without_they_are_unknown(trace, tmp_path, join, options):
+    traces = [trace("a", **dict.fromkeys(OF_THREADS + OF_USES, TIMES_NS)), trace("b")]
+    join(traces, tmp_path / "both.parquet", **options)
+    for column in OF_THREADS + OF_USES:
+        assert sorted(times_ns(tmp_path / "both.parquet", column)) == sorted(TIMES_NS + [-1] * 4), column
     assert not check(open_trace(tmp_path / "both.parquet")).errors
 
 
