@@ -1,6 +1,5 @@
 """Workload models: what is fitted to rows of known distributions, and what is made of a model."""
 
-import shutil
 import subprocess
 
 import numpy as np
@@ -11,7 +10,6 @@ from hypothesis import strategies as st
 from small_trace import new_trace
 from tree import COMPILE, GAME_DOWNLOAD, GAME_LOAD
 
-import blkreel
 from blkreel.common.errors import TraceError, UsageError
 from blkreel.traces.format.check import check
 from blkreel.traces.format.reader import open_trace
@@ -27,9 +25,7 @@ from blkreel.traces.model import (
     read_model,
     write_generated,
 )
-from blkreel.traces.model.chains import resolved
 from blkreel.traces.model.fit import fit_model
-from blkreel.traces.model.free_space import FreeSpace
 from blkreel.traces.model.measurement import COLUMNS
 
 MIB, GIB = 1 << 20, 1 << 30
@@ -58,13 +54,18 @@ def end_of(rows):
     return int((rows["offset_bytes"] + rows["length_bytes"]).max())
 
 
+def played(model):
+    """Columns of the I/Os made of a model."""
+    parts = list(generated(model, 1))
+    return {name: np.concatenate([part[name] for part in parts]) for name in COLUMNS}
+
+
 @pytest.fixture(scope="module")
 def bursty():
     """The model of bursty_rows, and the I/Os made of it."""
     rows = bursty_rows()
     model = fit_model(measured([rows], end_of(rows), ROWS))
-    parts = list(generated(model, 1))
-    return rows, model, {name: np.concatenate([part[name] for part in parts]) for name in COLUMNS}
+    return rows, model, played(model)
 
 
 def test_operations_and_sizes_are_those_of_the_trace(bursty):
@@ -141,9 +142,7 @@ def test_runs_do_not_overlap_and_long_ones_stay_long():
     rows = {"submit_ns": np.arange(20_000) * 1000, "op": np.ones(20_000, np.int8), "offset_bytes": offset,
             "length_bytes": length, "latency_ns": np.full(20_000, -1)}
     model = fit_model(measured([rows], end_of(rows), 20_000))
-    made = [np.concatenate(part) for part in zip(*([each[name] for name in COLUMNS] for each in generated(model, 1)),
-                                                 strict=True)]
-    made = dict(zip(COLUMNS, made, strict=True))
+    made = played(model)
     before, after = model.properties, properties(measured([made], end_of(rows), 20_000))
     assert before["reuse_share"] == 0 and after["reuse_share"] < 0.001
     assert after["write_sequential_share"] == pytest.approx(before["write_sequential_share"], abs=0.002)
@@ -160,26 +159,6 @@ def test_places_of_a_trace_are_near(trace):
                            ("footprint_bytes", 0.15), ("hot_share", 0.2)):
         assert after[key] == pytest.approx(model.properties[key], rel=tolerance), key
     assert after["reuse_share"] == pytest.approx(model.properties["reuse_share"], abs=0.01)
-
-
-def test_ranges_are_free_until_none_is_left():
-    space = FreeSpace(64 * 4096, 4096)
-    wanted, region, length = (np.full(20, value) for value in (4 * 4096, 16 * 4096, 3 * 4096))
-    begins = space.allocate(wanted, region, length)
-    assert begins[0] == 4 * 4096
-    assert set(begins[1:4] // region[0]) == {0}  # the rest of the region before others
-    distinct = np.unique(begins[:15])
-    assert len(distinct) == 15 and np.diff(distinct).min() > 3 * 4096  # with a gap: none continues another
-    assert begins[-1] == wanted[-1]  # all is used
-    assert FreeSpace(1 << 62, 512).unit_bytes == 1 << 37  # memory is bounded
-    assert space.allocate(np.array([62 * 4096]), region[:1], np.array([1 << 40])) == [62 * 4096]
-
-
-def test_the_first_ios_of_chains():
-    parent = np.array([-1, 0, 1, 2, 3, -1, 5, 4])
-    offset, root = resolved(np.array([100, 0, 0, 0, 0, 500, 0, 0]), parent, np.array([0, 1, 1, 1, 1, 0, 1, 1]))
-    assert offset.tolist() == [100, 101, 102, 103, 104, 500, 501, 105]
-    assert root.tolist() == [0, 0, 0, 0, 0, 5, 5, 0]
 
 
 def test_ios_in_flight_forever_are_bounded():
@@ -248,34 +227,24 @@ def test_the_trace_of_a_model_is_valid(bursty, tmp_path):
     assert (trace.table(["offset_bytes"])["offset_bytes"].to_numpy() == made["offset_bytes"]).all()
 
 
-def trace_of(path, **columns):
-    count = len(next(iter(columns.values())))
-    given_ = {"submit_ns": np.arange(count) * 1000, "offset_bytes": np.zeros(count, np.int64),
-              "length_bytes": np.full(count, 4096), "op": np.zeros(count, np.int8)}
-    return open_trace(str(blkreel.write_trace(path, given_ | columns)))
-
-
 def test_a_trace_with_an_unknown_operation_is_refused(tmp_path):
-    new_trace(tmp_path / "t.parquet", {}, submit_ns=np.arange(3), latency_ns=1, length_bytes=512, offset_bytes=0,
-              op=[0, 99, 1])
+    new_trace(tmp_path / "t.parquet", {}, op=[0, 99, 1])
     with pytest.raises(TraceError, match="holds unknown operations: 99"):
         modeled_trace(open_trace(str(tmp_path / "t.parquet")), None)
 
 
 @pytest.mark.parametrize("columns, device, message", [
-    ({"op": np.empty(0, np.int8)}, None, "has 0 I/Os"),
-    ({"op": np.zeros(1, np.int8)}, None, "has 1 I/O,"),
-    ({"op": np.full(3, 2, np.int8), "length_bytes": np.zeros(3, np.int64)}, None, "only flushes"),
-    ({"device": np.array([0, 1, 1])}, None, "--device 0"),
-    ({"device": np.array([0, 1, 1])}, 2, "no I/O of device 2")])
+    ({"op": []}, None, "has 0 I/Os"), ({"op": [0]}, None, "has 1 I/O,"),
+    ({"op": [2, 2, 2], "length_bytes": 0}, None, "only flushes"), ({"device": [0, 1, 1]}, None, "--device 0"),
+    ({"device": [0, 1, 1]}, 2, "no I/O of device 2")])
 def test_traces_without_a_model(tmp_path, columns, device, message):
     with pytest.raises(UsageError, match=message):
-        modeled_trace(trace_of(tmp_path / "t.parquet", **columns), device)
+        modeled_trace(open_trace(new_trace(tmp_path / "t.parquet", {}, **columns)), device)
 
 
 def test_one_of_several_devices_and_no_latencies(tmp_path):
-    trace = trace_of(tmp_path / "t.parquet", device=np.array([0, 1, 1, 1]), op=np.array([0, 1, 1, 0], np.int8))
-    model, notes = modeled_trace(trace, 1)
+    path = new_trace(tmp_path / "t.parquet", {}, device=[0, 1, 1, 1], op=[0, 1, 1, 0], latency_ns=-1)
+    model, notes = modeled_trace(open_trace(path), 1)
     assert model.ios == 3 and model.properties["write_share"] == pytest.approx(2 / 3)
     assert "no latencies" in notes[0]
 
@@ -295,17 +264,16 @@ def test_models_that_cannot_be_played(bursty, tmp_path, change, message):
         read_model(tmp_path / "m.toml")
 
 
-def test_fio_plays_the_job_with_the_mix_of_the_model(bursty, tmp_path):
-    if not shutil.which("fio"):
-        pytest.skip("needs fio")
+def test_fio_plays_the_job_with_the_mix_of_the_model(bursty, tmp_path, program):
+    fio = program("fio")
     rows, model, _ = bursty
     (tmp_path / "job.fio").write_text(fio_job(model).text)
-    parsed = subprocess.run(["fio", "--parse-only", "job.fio"], cwd=tmp_path, capture_output=True, text=True)
+    parsed = subprocess.run([fio, "--parse-only", "job.fio"], cwd=tmp_path, capture_output=True, text=True)
     assert (parsed.returncode, parsed.stderr) == (0, "")
     text = "\n".join(line for line in fio_job(model).text.splitlines()
                      if not line.startswith(("ioengine", "direct", "rate", "thinktime")))
     (tmp_path / "null.fio").write_text(f"{text}\nioengine=null\nwrite_iolog=log\nfilename=none\n")
-    subprocess.run(["fio", "null.fio"], cwd=tmp_path, check=True, capture_output=True)
+    subprocess.run([fio, "null.fio"], cwd=tmp_path, check=True, capture_output=True)
     ios = [line.split()[-3:] for line in (tmp_path / "log").read_text().splitlines()]
     ios = [(name, int(offset), int(length)) for name, offset, length in ios if name in ("read", "write")]
     reads = [(offset, length) for name, offset, length in ios if name == "read"]
