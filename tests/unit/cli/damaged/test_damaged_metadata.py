@@ -148,3 +148,7 @@ def test_a_key_that_is_not_json_is_named(kind, tmp_path, text):
     for words in list(commands(tmp_path))[:3]:
         message = outcome(*words)
         assert message.startswith(f"{stored.path} is damaged (metadata: devices is not ")
+
+
+def test_a_time_that_no_clock_has_is_out_of_range():
+    assert wrong_metadata({"epoch_ns": 1 << 62}) == "epoch_ns is out of range"

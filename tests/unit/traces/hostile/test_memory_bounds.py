@@ -49,12 +49,14 @@ with tempfile.TemporaryFile("w+") as output:
 """
 
 
-def run_measured(blkreel, *arguments):
-    """(exit code, peak memory in bytes without pages of files, output in one line) of a command."""
+def run_within_limit(blkreel, path, *arguments, code=0):
+    """The output in one line of a command, which takes no more memory, without pages of files, than that file may."""
     done = subprocess.run([sys.executable, "-I", "-c", MEASURE, blkreel.command, *map(str, arguments)],
                           capture_output=True, text=True, env=blkreel.environment, check=True)
-    code, peak_bytes, output = done.stdout.split(" ", 2)
-    return int(code), int(peak_bytes), output
+    returned, peak_bytes, output = done.stdout.split(" ", 2)
+    assert int(returned) == code, output
+    assert int(peak_bytes) < LIMIT_BYTES + 20 * path.stat().st_size
+    return output
 
 
 @pytest.fixture(scope="module")
@@ -75,9 +77,8 @@ def page_bomb(tmp_path_factory):
 @pytest.mark.parametrize("command", [
     ["check", "{}"], ["compare", "{}", "{}.copy"]], ids=lambda command: command[0])
 def test_pages_that_expand_are_refused(blkreel, page_bomb, command):
-    code, peak_bytes, output = run_measured(blkreel, *(part.format(page_bomb) for part in command))
-    assert code in (1, 2) and "has pages that take more than" in output and str(page_bomb) in output
-    assert peak_bytes < LIMIT_BYTES + 20 * page_bomb.stat().st_size
+    output = run_within_limit(blkreel, page_bomb, *(part.format(page_bomb) for part in command), code=1)
+    assert "has pages that take more than" in output and str(page_bomb) in output
 
 
 def test_pages_of_a_remote_file_are_refused(page_bomb):
@@ -174,9 +175,8 @@ def scattered(tmp_path_factory):
 
 def test_sets_of_scattered_blocks_have_a_limit(blkreel, scattered):
     """Each set took 8 KiB for each of these reads: 7 GB."""
-    code, peak_bytes, output = run_measured(blkreel, "replay", "--dry-run", scattered, "--on", "nil:64TiB")
-    assert code == 1 and "the I/Os touch too many separate ranges" in output and "blkreel slice" in output
-    assert peak_bytes < LIMIT_BYTES + 20 * scattered.stat().st_size
+    output = run_within_limit(blkreel, scattered, "replay", "--dry-run", scattered, "--on", "nil:64TiB", code=1)
+    assert "the I/Os touch too many separate ranges" in output and "blkreel slice" in output
 
 
 def test_scattered_blocks_of_a_real_trace_are_within_the_limit():
@@ -233,19 +233,15 @@ DEPENDENT_PLAN = ["replay", "--dry-run", "{}", "--on", "nil:1TiB", "--pace", "de
 def test_a_small_file_cannot_have_many_keys(blkreel, many_keys, keys, command):
     """A million threads in 58 KB took a report 1.3 GB, a dependent plan 1.3 GB, a million files `info` 0.8 GB."""
     path = many_keys[keys]
-    code, peak_bytes, output = run_measured(blkreel, *(part.format(path) for part in command))
-    named = "threads" if keys == "waits" else keys
-    assert code == 1 and f"the I/Os have too many {named}" in output and "blkreel slice" in output
-    assert peak_bytes < LIMIT_BYTES + 20 * path.stat().st_size
+    output = run_within_limit(blkreel, path, *(part.format(path) for part in command), code=1)
+    assert f"the I/Os have too many {keys.replace('waits', 'threads')}" in output and "blkreel slice" in output
 
 
 @pytest.mark.parametrize("command", [["slice", "--from", "0s"], ["anonymize"]], ids=lambda command: command[0])
 def test_rows_of_many_keys_are_copied_within_the_limit(blkreel, many_keys, tmp_path, command):
     """A million threads and files in 62 KB took `slice` 445 MiB and `anonymize` 522 MiB."""
     path = many_keys["threads"]
-    code, peak_bytes, output = run_measured(blkreel, *command, path, "-o", tmp_path / "copy.parquet")
-    assert code == 0, output
-    assert peak_bytes < LIMIT_BYTES + 20 * path.stat().st_size
+    run_within_limit(blkreel, path, *command, path, "-o", tmp_path / "copy.parquet")
     assert open_trace(tmp_path / "copy.parquet").rows == 600_000
 
 
@@ -254,10 +250,8 @@ def test_the_model_of_many_streams_is_within_the_limit(blkreel, tmp_path):
     count = 1_000_000
     path = write_with_keys(tmp_path / "t.parquet", count, [], offset_bytes=np.arange(count) << 25)
     # A model of so many I/Os takes ten seconds to play; a short trace of it takes none.
-    code, peak_bytes, output = run_measured(blkreel, "model", path, "-o", tmp_path / "model.toml", "--make-trace",
-                                            tmp_path / "made.parquet", "--ios", 1000)
-    assert code == 0, output
-    assert peak_bytes < LIMIT_BYTES + 20 * path.stat().st_size
+    run_within_limit(blkreel, path, "model", path, "-o", tmp_path / "model.toml", "--make-trace",
+                     tmp_path / "made.parquet", "--ios", 1000)
     read = read_model(tmp_path / "model.toml")
     assert read.ios == count and read.properties["reuse_share"] == 0
 
@@ -268,17 +262,14 @@ def test_a_comparison_from_cached_results_is_within_the_limit(blkreel, tmp_path)
     path = write_with_keys(tmp_path / "a.parquet", count, [], submit_ns=np.arange(count) * 10**9)
     shutil.copy(path, tmp_path / "b.parquet")
     for _ in range(2):
-        code, peak_bytes, output = run_measured(blkreel, "compare", path, tmp_path / "b.parquet")
-        assert code == 0, output
-        assert peak_bytes < LIMIT_BYTES + 20 * path.stat().st_size
+        run_within_limit(blkreel, path, "compare", path, tmp_path / "b.parquet")
 
 
 def test_unnamed_threads_are_one_row_of_info(blkreel, tmp_path):
     """Its sums are arrays: 600,000 threads alone are within the limit."""
     path = write_with_keys(tmp_path / "t.parquet", 600_000, ["tid"])
-    code, peak_bytes, output = run_measured(blkreel, "info", "--json", path)
-    assert code == 0 and json.loads(output)["threads"] == {"unknown": {"ios": 600_000, "bytes": 600_000 * 512}}
-    assert peak_bytes < LIMIT_BYTES + 20 * path.stat().st_size
+    output = run_within_limit(blkreel, path, "info", "--json", path)
+    assert json.loads(output)["threads"] == {"unknown": {"ios": 600_000, "bytes": 600_000 * 512}}
 
 
 def test_threads_of_a_recorded_trace_are_within_the_limit():

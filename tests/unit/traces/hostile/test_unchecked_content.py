@@ -24,9 +24,9 @@ def rewritten(path, change=lambda table: table, metadata=()):
     pq.write_table(table.replace_schema_metadata(keys), path)
 
 
-@pytest.mark.parametrize("words", [["check"], ["info"], ["slice", "--from", "1us"], ["anonymize"],
-                                   ["export", "--format", "csv"], ["replay", "--on", "nil:1GiB"],
-                                   ["report"]], ids=lambda words: words[0])
+@pytest.mark.parametrize("words", [["check"], ["slice", "--from", "1us", "-o", "out"], ["replay", "--on", "nil:1GiB",
+                                                                                         "-o", "out"]],
+                         ids=lambda words: words[0])
 def test_a_column_with_a_null(blkreel, trace, tmp_path, words):
     def with_null(table):
         column = table["length_bytes"].to_pylist()
@@ -34,8 +34,7 @@ def test_a_column_with_a_null(blkreel, trace, tmp_path, words):
         return table.set_column(index, "length_bytes", [[None, *column[1:]]])
 
     rewritten(trace, with_null)
-    output = [] if words[0] in ("check", "info") else ["-o", tmp_path / "out"]
-    result = blkreel(words[0], trace, *words[1:], *output, check=False)
+    result = blkreel(words[0], trace, *words[1:], check=False, cwd=tmp_path)
     assert result.returncode == 1 and "column length_bytes has 1 values missing" in result.stderr
 
 
