@@ -177,13 +177,3 @@ def made(count: int = 20, paces: int = 2, steps: int = 120) -> Page:
                 ("Two runs of Kioxia SN740 were left out: the capture lost events.",) if count > 2 else (),
                 (("Burst gap", "100 ms"), ("Trace", "game-load.parquet, 184,113 I/Os")), method.decisions("100 ms"),
                 method.definitions(), method.PREAMBLE)
-
-
-if __name__ == "__main__":
-    import sys
-    from pathlib import Path
-
-    from blkreel.analysis.report.html import page
-
-    for count in (1, 3, 20):
-        Path(sys.argv[1], f"made-{count}.html").write_text(page.render_page(made(count)), encoding="utf-8")

@@ -9,7 +9,6 @@ from blkreel.analysis.charts.model import MOST_MARKS
 from blkreel.analysis.charts.spec import inline_data, without
 from blkreel.analysis.compare.interference import interference
 from blkreel.analysis.compare.paired import paired
-from blkreel.analysis.compare.second_pass import read_again
 from blkreel.analysis.metrics.measure import measure
 from blkreel.analysis.report import document
 from blkreel.analysis.report.page import compare_page
@@ -76,15 +75,6 @@ def test_a_drive_with_too_few_runs_has_a_place_and_no_rank(compared):
     assert {entry.key: entry.rank for entry in entries} == ranks and ranks["third drive"] is None
     assert sorted(entry.order for entry in entries) == [1, 2, 3] == [entry.order for entry in entries]
     assert {entry.key: entry.why for entry in entries if entry.why} == {"third drive": "n=1"}
-
-
-def test_the_drive_under_test_is_what_others_are_held_against_io_by_io(tmp_path):
-    runs = [write_run(tmp_path / label, label, seconds=2, model=label) for label in ("a", "b", "c")]
-    _, sections = document.comparison([measure(run) for run in runs])
-    for marked, base in ((None, "a"), ("b", "b"), ("elsewhere", "a")):
-        read_again(sections, marked=marked)
-        assert [(pair["base"], pair["other"]) for pair in sections[0].document["paired"]] == [
-            (base, other) for other in "abc" if other != base]
 
 
 def test_facts_and_reasons_of_one_pace_are_not_told_of_all(tmp_path):

@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from small_trace import new_trace
-from synthetic_runs import MS, write_four_runs, write_run, write_trace
+from synthetic_runs import MS, write_run, write_trace
 
 from blkreel.analysis.metrics.definitions.headline import EXPLAINED, HEADLINE
 from blkreel.analysis.metrics.definitions.registry import METRICS, value_at
@@ -16,7 +16,7 @@ from blkreel.analysis.metrics.measure import Measured
 from blkreel.analysis.report import columns, document, present
 from blkreel.analysis.report.page import method
 from blkreel.common import units
-from blkreel.common.errors import BlkreelError, OutputExists, TraceError, UsageError
+from blkreel.common.errors import BlkreelError, TraceError, UsageError
 from blkreel.traces.format.schema import RUN_SCHEMA, TRACE_SCHEMA
 from blkreel.traces.format.writer import TraceWriter
 
@@ -28,20 +28,15 @@ def measured(account):
 
 
 @pytest.fixture(scope="module")
-def runs(tmp_path_factory):
-    return write_four_runs(tmp_path_factory.mktemp("runs"))
+def compared(four_runs):
+    return present.compare(four_runs)
 
 
-@pytest.fixture(scope="module")
-def compared(runs):
-    return present.compare(runs)
-
-
-def test_every_published_recipe_gives_the_figure_of_the_report(runs, compared):
+def test_every_published_recipe_gives_the_figure_of_the_report(four_runs, compared):
     """The page tells a reader how to recompute each figure; this reader does."""
     entries = {entry["runs"][0]["path"]: entry for section in compared["sections"] for entry in section["entries"]}
     checked = set()
-    for run in runs:
+    for run in four_runs:
         names = {"pd": pd}
         exec(method.PREAMBLE.replace("RUN/records.parquet", str(run / "records.parquet")), names)
         entry = entries[str(run)]
@@ -59,12 +54,12 @@ def test_every_published_recipe_gives_the_figure_of_the_report(runs, compared):
             and not without.match(metric.key) and "run[" not in metric.recompute] == []
 
 
-def test_paces_stand_apart_in_a_fixed_order(runs, compared):
+def test_paces_stand_apart_in_a_fixed_order(four_runs, compared):
     assert [section["title"] for section in compared["sections"]] == ["Original timing",
                                                                      "Original timing, idle capped at 3 ms"]
     assert [[entry["label"] for entry in section["entries"]] for section in compared["sections"]] == 2 * [
         ["In memory", "On disk"]]
-    backwards = present.compare(runs[::-1])
+    backwards = present.compare(four_runs[::-1])
     assert [section["title"] for section in backwards["sections"]] == [s["title"] for s in compared["sections"]]
 
 
@@ -108,13 +103,6 @@ def test_verdicts_add_what_the_analysis_sees(compared):
     assert any("n=1" in text and "no interval" in text for text in texts)
 
 
-def test_one_run_has_no_interval(compared):
-    for section in compared["sections"]:
-        for entry in section["entries"]:
-            assert all(figure["smallest"] is None and figure["largest"] is None
-                       for figure in entry["headline"].values())
-
-
 def test_repetitions_are_pooled_and_shown_as_one_entry(tmp_path):
     paths = [write_run(tmp_path / f"run{seed}", seed=seed) for seed in (1, 2)]
     document = present.compare(paths)
@@ -137,17 +125,17 @@ def test_other_states_and_drives_are_other_entries(tmp_path):
     assert labels == ["fast drive, client", "fast drive, full", "other"]
 
 
-def test_different_traces_never_share_a_section(tmp_path, runs):
+def test_different_traces_never_share_a_section(tmp_path, four_runs):
     trace = write_trace(tmp_path / "game.parquet")
-    document = present.compare([*runs[:1], trace])
+    document = present.compare([*four_runs[:1], trace])
     assert len(document["sections"]) == 2
     assert all("(" in section["title"] for section in document["sections"])
     assert not document["notes"], "each section has the name of its trace"
 
 
-def test_a_run_named_twice_is_refused(runs):
+def test_a_run_named_twice_is_refused(four_runs):
     with pytest.raises(UsageError, match="named twice"):
-        present.compare([runs[0], runs[0] / "records.parquet"])
+        present.compare([four_runs[0], four_runs[0] / "records.parquet"])
 
 
 def test_report_of_a_trace_names_threads_and_losses(tmp_path):
@@ -160,32 +148,18 @@ def test_report_of_a_trace_names_threads_and_losses(tmp_path):
     assert document["source"]["command"] == "./start-game"
 
 
-def test_page_is_whole_or_not_there_and_has_no_markup_of_its_input(tmp_path):
-    run = write_run(tmp_path / "run", label="<script>alert(1)</script></script><!--")
-    output = tmp_path / "compare.html"
-    output.write_text("mine")
-    with pytest.raises(OutputExists):
-        present.compare([run], output)
-    assert output.read_text() == "mine"
-    present.compare([run], output, force=True)
-    page = output.read_text()
-    assert page.startswith("<!DOCTYPE html>")
-    assert "<script>alert" not in page and "&lt;script&gt;alert(1)" in page
-    assert set(tmp_path.iterdir()) == {output, run}
-
-
-def test_missing_directories_of_a_page_are_made(tmp_path, runs):
-    present.compare(runs[:1], tmp_path / "new/pages/compare.json")
+def test_missing_directories_of_a_page_are_made(tmp_path, four_runs):
+    present.compare(four_runs[:1], tmp_path / "new/pages/compare.json")
     assert (tmp_path / "new/pages/compare.json").exists()
     with pytest.raises(BlkreelError, match="compare.json is not a directory"):
-        present.compare(runs[:1], tmp_path / "new/pages/compare.json/a.json")
+        present.compare(four_runs[:1], tmp_path / "new/pages/compare.json/a.json")
 
 
-def test_foreign_input_leaves_no_page(tmp_path, runs):
+def test_foreign_input_leaves_no_page(tmp_path, four_runs):
     foreign = tmp_path / "foreign.parquet"
     pd.DataFrame({"a": [1]}).to_parquet(foreign)
     with pytest.raises(TraceError, match="not a trace"):
-        present.compare([*runs, foreign], tmp_path / "compare.html")
+        present.compare([*four_runs, foreign], tmp_path / "compare.html")
     assert not (tmp_path / "compare.html").exists()
 
 
@@ -223,14 +197,11 @@ def test_brackets_in_a_label_are_shown_as_they_are(blkreel, tmp_path):
     assert "e [/red] [bold]" in blkreel("compare", *runs).stdout
 
 
-def assert_asks_for_nothing_and_is_small(page):
+def assert_is_small(page):
     pictures = re.findall(r"<svg.*?</svg>", page, flags=re.DOTALL)
     # Every chart is there twice: as a picture that prints and needs no script, and as data.
     assert sum(map(len, pictures)) < 800_000 and len(page.encode()) - sum(map(len, pictures)) < 3_000_000
     assert page.count("window.vegaEmbed=") == 1
-    # The library names its own schema addresses; the page itself refers to nothing outside.
-    page = page.replace('<link rel="icon" href="data:,">', "")
-    assert "<link" not in page and "src=" not in page.split("<script", 1)[0] and "@import" not in page
 
 
 @pytest.mark.parametrize(("value", "text"), [
@@ -240,24 +211,17 @@ def test_three_digits(value, text):
     assert units.digits(value) == text
 
 
-def test_a_column_has_one_unit_that_keeps_its_small_values_readable():
-    assert units.time_unit([1_500_000_000, 1_200_000_000]) == (10**9, "s")
-    assert units.time_unit([45_000, 960_000]) == (1000, "µs")
-    assert units.time_unit([None]) == (1_000_000, "ms")
-    assert units.setting(25 * MS) == "25 ms" and units.setting(100 * MS) == "100 ms"
-
-
 # The installed command.
 
-def test_commands_print_figures_and_the_path_of_the_page(blkreel, tmp_path, runs):
+def test_commands_print_figures_and_the_path_of_the_page(blkreel, tmp_path, four_runs):
     output = tmp_path / "compare.html"
-    shown = blkreel("compare", *runs, "-o", output)
-    assert_asks_for_nothing_and_is_small(output.read_text())
+    shown = blkreel("compare", *four_runs, "-o", output)
+    assert_is_small(output.read_text())
     assert f"Page: {output}" in shown.stdout and "wait, s" in shown.stdout and "invalid" in shown.stdout
-    again = blkreel("compare", *runs, "-o", output, check=False)
+    again = blkreel("compare", *four_runs, "-o", output, check=False)
     assert again.returncode == 1 and "--force" in again.stderr and "exists" in again.stderr
-    document = json.loads(blkreel("compare", *runs, "--json").stdout)
-    assert document == present.compare(runs)
+    document = json.loads(blkreel("compare", *four_runs, "--json").stdout)
+    assert document == present.compare(four_runs)
 
 
 def test_report_command(blkreel, tmp_path):
@@ -268,8 +232,8 @@ def test_report_command(blkreel, tmp_path):
     assert blkreel("report", trace, "--gap", "5", check=False).returncode == 2
 
 
-def test_a_report_says_what_held_the_replay_up(tmp_path, runs):
-    present.report(runs[0], tmp_path / "run.html")
+def test_a_report_says_what_held_the_replay_up(tmp_path, four_runs):
+    present.report(four_runs[0], tmp_path / "run.html")
     page = (tmp_path / "run.html").read_text()
     assert "In flight while busy, mean" in page
     assert "preempted by another process" in page

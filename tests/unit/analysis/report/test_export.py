@@ -8,7 +8,7 @@ import math
 import pandas as pd
 import pytest
 from synthetic_fleet import small_test
-from synthetic_runs import write_four_runs, write_run, write_trace
+from synthetic_runs import write_run, write_trace
 
 from blkreel.analysis.charts import model
 from blkreel.analysis.metrics.definitions.headline import headline_metrics
@@ -21,14 +21,8 @@ from blkreel.common.files.safe_files import NewFile
 
 
 @pytest.fixture(scope="module")
-def runs(tmp_path_factory):
-    return write_four_runs(tmp_path_factory.mktemp("runs"))
-
-
-@pytest.fixture(scope="module")
-def told(runs):
-    shown, sections = document.comparison([measure(path) for path in runs])
-    return shown, compare_page.page_of(shown, sections, highlight="On disk")
+def told(four_compared):
+    return four_compared[0], compare_page.page_of(*four_compared, highlight="On disk")
 
 
 def test_a_picture_stands_alone(told, tmp_path):
@@ -70,7 +64,7 @@ def test_a_name_that_no_picture_can_hold_is_drawn_without_what_it_cannot(tmp_pat
 
 
 def test_pictures_of_all_charts_get_a_directory(told, tmp_path):
-    few = tuple(model.Section(section.id, section.title, section.charts[:2]) for section in told[1].sections)
+    few = tuple(model.Section(section.id, section.title, section.charts[:1]) for section in told[1].sections)
     only = model.Page(**{**vars(told[1]), "sections": few})
     export.write(only, "svg", tmp_path / "pictures")
     drawn = {one.id for section in only.sections for one in section.charts if one.spec}
@@ -186,8 +180,8 @@ def test_an_output_of_the_wrong_kind_is_refused_before_anything_is_read(tmp_path
     assert (tmp_path / "file.txt").read_text() == "mine"
 
 
-def test_a_figure_is_printed_unrounded_or_its_absence_explained(runs):
-    shown = present.report(runs[0])
+def test_a_figure_is_printed_unrounded_or_its_absence_explained(four_runs):
+    shown = present.report(four_runs[0])
     figures = shown["entry"]["figures"]
     assert float(figure.printed(shown, "read.throughput_mb_s")) == figures["read"]["throughput_mb_s"]
     assert figure.printed(shown, "read_wait") == str(figures["read"]["wait_ns"])
@@ -203,7 +197,7 @@ def test_a_figure_is_printed_unrounded_or_its_absence_explained(runs):
     with pytest.raises(BlkreelError, match=r"n too small \(n="):
         figure.printed(shown, "read.latency.p99_9_ns")
     with pytest.raises(UsageError, match="one run, trace or test"):
-        figure.printed(present.compare(runs), "read_wait")
+        figure.printed(present.compare(four_runs), "read_wait")
 
 
 def test_a_figure_of_several_runs_is_the_one_that_their_comparison_shows(tmp_path):
@@ -219,11 +213,11 @@ def test_a_figure_of_several_runs_is_the_one_that_their_comparison_shows(tmp_pat
     assert int(figure.printed(compared, "read_p99")) == latency_ns[-(-len(latency_ns) * 99 // 100) - 1]
 
 
-def test_what_was_said_of_drives_is_checked_where_no_page_is_made(tmp_path, runs):
+def test_what_was_said_of_drives_is_checked_where_no_page_is_made(tmp_path, four_runs):
     tests = [small_test(tmp_path / name, "qd1") for name in ("A", "B")]
     (tmp_path / "drives.toml").write_text('[[drive]]\nmatch = "Nobody*"\n')
-    ways = [(lambda view: present.compare(runs, view=view), "In memory, On disk"),
-            (lambda view: present.report(runs[0], view=view), "In memory"),
+    ways = [(lambda view: present.compare(four_runs, view=view), "In memory, On disk"),
+            (lambda view: present.report(four_runs[0], view=view), "In memory"),
             (lambda view: compare_results(read_tests(tests), view=view), "fast drive"),
             (lambda view: report_test(tests[0], view=view), "fast drive")]
     for show, drives in ways:
@@ -249,11 +243,13 @@ def test_commands_find_the_bursts_that_the_page_shows(tmp_path):
 
 # The installed command.
 
-def test_commands_write_what_they_are_asked_for(blkreel, tmp_path, runs):
-    shown = blkreel("compare", *runs, "--chart", "s0-read-tail", "-o", tmp_path / "tail.svg", "--highlight", "memory")
+def test_commands_write_what_they_are_asked_for(blkreel, tmp_path, four_runs):
+    shown = blkreel("compare", *four_runs, "--chart", "s0-read-tail", "-o", "tail.svg", "--highlight", "memory",
+                    cwd=tmp_path)
     assert "tail.svg" in shown.stdout and "<svg" in (tmp_path / "tail.svg").read_text()
     (tmp_path / "drives.toml").write_text('[[drive]]\nmatch = "Nobody*"\n')
-    told = blkreel("compare", *runs, "--format", "csv", "--chart", "s0-read-wait", "--drives", tmp_path / "drives.toml")
+    told = blkreel("compare", *four_runs, "--format", "csv", "--chart", "s0-read-wait", "--drives", "drives.toml",
+                   cwd=tmp_path)
     assert told.stderr.startswith("warning: ") and "Nobody*" in told.stderr
     table = told.stdout
     assert table.splitlines()[0].startswith("rank,drive,state,read_wait_ns")
@@ -272,7 +268,7 @@ def test_commands_write_what_they_are_asked_for(blkreel, tmp_path, runs):
     (["--drives", "none.toml", "-o", "x.html"], 2, "none.toml"),
     (["--figure", "read_wait"], 2, "or of several runs of one drive"),
 ])
-def test_commands_say_what_is_missing(blkreel, tmp_path, runs, words, code, told_why):
+def test_commands_say_what_is_missing(blkreel, tmp_path, four_runs, words, code, told_why):
     words = [tmp_path / word if word.endswith((".html", ".toml")) else word for word in words]
-    result = blkreel("compare", *runs, *words, check=False)
+    result = blkreel("compare", *four_runs, *words, check=False)
     assert result.returncode == code and told_why in result.stderr and "Traceback" not in result.stderr

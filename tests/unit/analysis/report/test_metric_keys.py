@@ -21,23 +21,20 @@ REFUSED = {"captured": {"load_time", "added_by_drive", "read_response_p99", "slo
            "asap": {"load_time", "added_by_drive", "read_response_p99"}}
 
 
-@pytest.fixture(scope="module")
-def measured(tmp_path_factory):
-    """By pace: one run, or a captured trace, with all that metrics of the account need."""
-    root = tmp_path_factory.mktemp("paces")
-    by_pace = {}
-    for pace in ALL_PACES:
-        if pace == "captured":
-            by_pace[pace] = measure(write_trace(root / "captured.parquet", 6))
-            continue
-        each = measure(write_run(root / pace, seconds=6))
-        each.metadata["run"] |= {
+@pytest.fixture(scope="module", params=ALL_PACES)
+def documents(request, tmp_path_factory):
+    """The pace, and the report and the comparison of one run, or of a captured trace, with all that metrics need."""
+    root, pace = tmp_path_factory.mktemp("pace"), request.param
+    if pace == "captured":
+        measured = measure(write_trace(root / "captured.parquet", 6))
+    else:
+        measured = measure(write_run(root / pace, seconds=6))
+        measured.metadata["run"] |= {
             "pace": {"name": pace, "depth": 8, "factor": 2}, "zero_latency": {"load_time_ns": 10**9},
             "reads": {"load_time_ns": 3 * 10**9},
             "baseline": {"path": "baseline", "load_time_ns": 10**9, "read_wait_ns": 10**8,
                          "slowdown": {"load_time": 3, "read_wait": 2}}}
-        by_pace[pace] = each
-    return by_pace
+    return pace, document.report(measured)[0], document.comparison([measured])[0]
 
 
 def test_the_table_is_of_all_paces():
@@ -45,10 +42,8 @@ def test_the_table_is_of_all_paces():
 
 
 @pytest.mark.parametrize("key", KEYS)
-@pytest.mark.parametrize("pace", ALL_PACES)
-def test_a_key_has_a_value_or_is_refused_with_those_that_have(measured, pace, key):
-    shown, _ = document.report(measured[pace])
-    compared, _ = document.comparison([measured[pace]])
+def test_a_key_has_a_value_or_is_refused_with_those_that_have(documents, key):
+    pace, shown, compared = documents
     condition = conditions.parse(f"{key} > 1000000s" if key not in ("iops", "slowdown_by_writes") else f"{key} > 1")
     if key.endswith("throughput"):
         condition = conditions.parse(f"{key} > 1MB/s")

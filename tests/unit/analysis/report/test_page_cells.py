@@ -15,7 +15,6 @@ from blkreel.analysis.report.html import cells, rendering
 from blkreel.analysis.report.html.page import render_page, write_page
 from blkreel.analysis.report.html.rendering import Explained, is_tall, unbroken
 from blkreel.common.errors import BlkreelError
-from blkreel.common.printable import printable
 
 
 def shown(form, values, unit=""):
@@ -124,10 +123,6 @@ def test_a_page_loads_nothing_and_is_written_whole(tmp_path):
     assert path.read_text(encoding="utf-8") == html
     with pytest.raises(BlkreelError, match="page.html"):
         write_page(path, html)
-
-
-def test_no_label_turns_the_direction_of_what_stands_behind_it():
-    assert printable("a\u202egnp.exe \u2066b\u2069") == r"a\u202egnp.exe \u2066b\u2069"
 
 
 def test_a_response_of_no_reads_lacks_reads_and_not_due_times():

@@ -29,7 +29,7 @@ def run_paths(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def documents(run_paths):
-    return {count: present.compare(run_paths[:count]) for count in (1, 2, 4, 12, 20)}
+    return {count: present.compare(run_paths[:count]) for count in (1, 2, 12, 20)}
 
 
 def plain(lines):
@@ -49,8 +49,8 @@ def known_numbers(document):
     return set(NUMBER.findall(str(texts))) | {str(number) for number in range(41)}
 
 
-@pytest.mark.parametrize("width", [60, 80, 100, 160])
-@pytest.mark.parametrize("drives", [1, 2, 4, 12, 20])
+@pytest.mark.parametrize("width", [60, 80, 160])
+@pytest.mark.parametrize("drives", [1, 2, 20])
 @pytest.mark.parametrize("detail", [Detail(), Detail(everything=True, why=True)], ids=["default", "all"])
 def test_every_number_is_whole(documents, drives, width, detail):
     document = documents[drives]

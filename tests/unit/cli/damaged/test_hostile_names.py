@@ -40,7 +40,7 @@ def names(tmp_path_factory):
 
 
 def test_unsafe_characters_become_escapes():
-    assert printable("a\x1b[1m\n\u202e\udcff\u2028é\x85") == r"a\x1b[1m\n\u202e\xff\u2028é\x85"
+    assert printable("a\x1b[1m\n\u202e\u2066\u2069\udcff\u2028é\x85") == r"a\x1b[1m\n\u202e\u2066\u2069\xff\u2028é\x85"
     assert printable("plain text, ü, 漢字") == "plain text, ü, 漢字"
 
 
