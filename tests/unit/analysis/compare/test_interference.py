@@ -7,6 +7,7 @@ from cases import cases
 from hypothesis import given
 from hypothesis import strategies as st
 
+from blkreel.analysis.compare import interference_file
 from blkreel.analysis.compare.interference import ERROR, WINDOWS_NS, Interference
 from blkreel.traces.format.schema import FLAGS
 
@@ -119,3 +120,12 @@ def test_runs_pool_read_by_read():
     both = (fed(a) + fed(b)).document()
     assert both["reads"] == 50 and both["windows"][0]["bins"][0]["n"] == 30
     assert sum(row["n"] for row in both["in_flight"]["bins"]) == 50
+
+
+@cases(20)
+@given(rows, rows)
+def test_what_is_kept_is_what_was_found_alone_and_pooled(a, b):
+    a, b = fed(frame(a)), fed(frame(b))
+    loaded = [interference_file.load(interference_file.dump(each)) for each in (a, b)]
+    assert [each.document() for each in loaded] == [a.document(), b.document()]
+    assert (loaded[0] + loaded[1]).document() == (a + b).document()

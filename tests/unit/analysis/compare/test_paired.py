@@ -3,13 +3,10 @@
 import numpy as np
 import pandas as pd
 import pytest
-from synthetic_runs import write_run
 
 from blkreel.analysis.compare import paired as pairing
-from blkreel.analysis.compare import second_pass
 from blkreel.analysis.compare.paired import paired
-from blkreel.analysis.metrics.measure import Measured, measure
-from blkreel.analysis.report import document as documents
+from blkreel.analysis.metrics.measure import Measured
 from blkreel.traces.format.schema import RUN_SCHEMA
 from blkreel.traces.format.trace import Trace
 from blkreel.traces.format.writer import TraceWriter
@@ -149,21 +146,3 @@ def test_rows_from_far_inside_a_trace_are_found_at_once(tmp_path):
     shown = paired(a, a)
     assert shown["latency"]["n"] == 300
     assert [one["op"] for one in shown["latency"]["by_op"]] == ["operation 99"]  # of a later version, or damaged
-
-
-def test_a_page_reads_the_rows_once_more(tmp_path):
-    paths = [write_run(tmp_path / name, name, seed=seed, seconds=4) for name, seed in (("one", 1), ("two", 2))]
-    measured = [measure(path) for path in paths]
-    document, sections = documents.comparison(measured)
-    assert document["sections"][0]["paired"] is None and sections[0].entries[0].document["interference"] is None
-    second_pass.read_again(sections)
-    (pair,) = document["sections"][0]["paired"]
-    assert (pair["base"], pair["other"], pair["unpaired"]) == ("one", "two", 0)
-    assert pair["latency"]["n"] == measured[0].rows and len(pair["losses"]) == 20
-    reads = measured[0].partial.read.ops
-    for entry in document["sections"][0]["entries"]:
-        assert entry["interference"]["reads"] == reads
-        assert all(sum(row["n"] for row in each["bins"]) == reads for each in entry["interference"]["windows"])
-    second_pass.read_again(sections, most_rows=measured[0].rows)
-    assert "more than" in document["sections"][0]["paired"][0]["why"]
-    assert "more than" in document["sections"][0]["entries"][1]["interference"]["why"]

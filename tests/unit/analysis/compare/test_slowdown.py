@@ -39,14 +39,10 @@ def with_baseline(directory, slowdown, path="baseline", writes=READS, verdict="v
     return measure(directory)
 
 
-def slowdown_of(runs):
-    return slowdown_by_writes(runs)
-
-
 def test_baselines_give_the_ratio_of_each_run_with_an_interval(tmp_path):
     ratios = [2.0, 2.5, 3.0, 2.2, 2.8, 2.4]
     runs = [with_baseline(tmp_path / str(i), ratio) for i, ratio in enumerate(ratios)]
-    found = slowdown_of(runs)
+    found = slowdown_by_writes(runs)
     assert found.paired.load_time is None
     wait = found.paired.read_wait
     assert wait.runs == tuple(ratios)
@@ -60,20 +56,16 @@ def test_baselines_give_the_ratio_of_each_run_with_an_interval(tmp_path):
 def test_an_invalid_baseline_gives_no_slowdown_anywhere(tmp_path):
     for verdict, stated in (("qualified", 2.0), ("invalid", None)):
         run = with_baseline(tmp_path / verdict, 2.0, verdict=verdict)
-        paired = slowdown_of([run]).paired
+        paired = slowdown_by_writes([run]).paired
         assert (paired and paired.read_wait.value) == stated
         value = figures(run.partial, RunTimes.of(run.metadata))["run"]["slowdown_by_writes"]
         assert (value is None) == (stated is None)
-    assert "baseline without the writes is invalid" in slowdown_of([run]).why
-
-
-def test_one_run_has_no_interval(tmp_path):
-    assert slowdown_of([with_baseline(tmp_path / "a", 2.0)]).paired.read_wait.interval is None
+    assert "baseline without the writes is invalid" in slowdown_by_writes([run]).why
 
 
 @pytest.mark.parametrize("path", ["../elsewhere", "/etc", "..", "missing"])
 def test_a_baseline_is_only_read_from_a_folder_of_the_run(tmp_path, path):
-    found = slowdown_of([with_baseline(tmp_path / "a", 2.0, path)])
+    found = slowdown_by_writes([with_baseline(tmp_path / "a", 2.0, path)])
     assert found.paired.read_wait.value == 2.0 and "baseline" in found.paired.reads["why"]
 
 
@@ -81,7 +73,7 @@ def test_without_a_baseline_there_is_no_slowdown(tmp_path):
     """Reads of one run that met a write are not compared with its other reads: they differ in more than the writes."""
     runs = [with_baseline(tmp_path / "a", 2.0), with_baseline(tmp_path / "b", 2.0)]
     del runs[1].metadata["run"]["baseline"]
-    assert "replay with --baseline" in slowdown_of(runs).why and "--baseline" in slowdown_of([]).why
+    assert "replay with --baseline" in slowdown_by_writes(runs).why and "--baseline" in slowdown_by_writes([]).why
 
 
 @pytest.mark.parametrize(("baseline", "verdict", "why"), [
@@ -99,15 +91,15 @@ def test_no_slowdown_is_stated_from_times_that_must_not_be_used(tmp_path, baseli
         return replace(measured, metadata={**measured.metadata, "run": run})
 
     run = judged(baseline, verdict.get("withheld", []))
-    assert slowdown_of([run]) == SlowdownByWrites(why=why)
+    assert slowdown_by_writes([run]) == SlowdownByWrites(why=why)
     assert figures(run.partial, RunTimes.of(run.metadata))["run"]["slowdown_by_writes"] is None
-    run = judged({"verdict": "qualified", "withheld": ["write_p99"]}, [])
-    assert slowdown_of([run]).paired.read_wait.value == 2.0
+    read_wait = slowdown_by_writes([judged({"verdict": "qualified", "withheld": ["write_p99"]}, [])]).paired.read_wait
+    assert read_wait.value == 2.0 and read_wait.interval is None, "one run has no interval"
 
 
 def test_reads_beside_few_writes_have_no_slowdown(tmp_path):
     run = with_baseline(tmp_path / "a", 2.0, writes=0)
-    found = slowdown_of([run])
+    found = slowdown_by_writes([run])
     assert found.paired is None and "no slowdown can be measured; use --background" in found.why
     assert figures(run.partial, RunTimes.of(run.metadata))["run"]["slowdown_by_writes"] is None
     (entry,) = comparison([run])[0]["sections"][0]["entries"]
