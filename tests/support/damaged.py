@@ -20,13 +20,22 @@ NO_DOCUMENT = [b"", b"{", b"\xff\xfe{", b'{"a": "\xff"}', b"null", b"[]", b"5", 
 def damaged(document, wrong=WRONG):
     """The texts of documents with another type in each key, without it, and of no document.
 
-    In `make test` each key has one of the wrong values in turn.
+    In `make test` each key is absent or has one of the wrong values, in turn.
     """
     yield from NO_DOCUMENT
     for number, path in enumerate(places(document)):
-        for value in wrong if is_fuzzing() else [wrong[number % len(wrong)]]:
+        in_turn = ABSENT if number % 2 else wrong[number // 2 % len(wrong)]
+        for value in [*wrong, ABSENT] if is_fuzzing() else [in_turn]:
             yield json.dumps(placed(document, path, value)).encode()
-        yield json.dumps(placed(document, path, ABSENT)).encode()
+
+
+def each_damage(path, document=None, wrong=WRONG):
+    """Writes the damaged texts of a document to its file, one after the other, and gives each; then it is whole."""
+    whole = json.loads(path.read_text()) if document is None else document
+    for text in damaged(whole, wrong):
+        path.write_bytes(text)
+        yield text
+    path.write_text(json.dumps(whole))
 
 
 def places(part, path=()):

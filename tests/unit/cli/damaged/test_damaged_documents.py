@@ -6,7 +6,8 @@ import zlib
 
 import numpy as np
 import pytest
-from damaged import damaged, outcome
+from damaged import damaged, each_damage, outcome
+from small_trace import new_trace, some_rows
 from spooled import TOTALS
 from synthetic_catalog import run_of
 
@@ -15,7 +16,6 @@ from blkreel.replay.plan import survey_cache
 from blkreel.traces.format.reader import open_trace
 from blkreel.traces.format.schema import TRACE_SCHEMA
 from blkreel.traces.format.trace_survey import survey_in, surveyed_bytes
-from blkreel.traces.format.writer import TraceWriter
 from blkreel.traces.spool.block_file import BlockFile
 from blkreel.traces.spool.blocks import LAYOUT, BlockWriter
 from blkreel.traces.spool.spool import ROWS_FILE, Spool
@@ -34,8 +34,7 @@ def catalog(tmp_path):
 
 def test_the_header_of_a_catalog(catalog):
     path = catalog / "catalog.json"
-    for text in damaged(json.loads(path.read_text())):
-        path.write_bytes(text)
+    for _ in each_damage(path):
         message = outcome("results", "list", "--catalog", catalog)
         assert message and str(path) in message
 
@@ -47,17 +46,10 @@ def test_the_manifest_of_a_site(catalog, tmp_path):
     whole = json.loads(path.read_text())
     whole["files"] = dict(list(whole["files"].items())[:1])
     before = sorted(site.rglob("*"))
-    for text in damaged(whole):
-        path.write_bytes(text)
+    for _ in each_damage(path, whole):
         message = outcome("results", "site", "--catalog", catalog, "-o", site)
         assert message is None or str(path) in message, message
         assert sorted(site.rglob("*")) == before
-
-
-def rows(count=100):
-    return {"submit_ns": 10 + np.arange(count), "latency_ns": np.full(count, 5),
-            "offset_bytes": np.arange(count) * 4096, "length_bytes": np.full(count, 4096),
-            "op": np.zeros(count), "tid": np.full(count, 7)}
 
 
 METADATA = {"command": ["game"], "title": "t", "epoch_ns": 5, "source_format": "bpf:5", "kernel": "6.12",
@@ -73,7 +65,7 @@ NOTES = [{"note": "threads", "threads": [[7, 5, "game", "game", "/slice"]]},
 
 def spool(output, write=lambda writer: None):
     left = Spool(output, TRACE_SCHEMA, METADATA)
-    left.append(rows())
+    left.append(some_rows(10 + np.arange(100), tid=7))
     left.flush()
     left._write(write)
     left._close()
@@ -147,13 +139,9 @@ def test_the_telemetry_of_a_killed_run(tmp_path, number):
 
 
 def test_the_survey_in_a_trace(tmp_path):
-    with TraceWriter(tmp_path / "t.parquet") as out:
-        out.write(rows())
-        out.close({})
-    trace = open_trace(tmp_path / "t.parquet")
-    whole = trace.metadata["survey"]
+    trace = open_trace(new_trace(tmp_path / "t.parquet", {}, submit_ns=np.arange(100)))
     assert survey_in(trace.metadata, trace.row_groups_at)[0].ios == {"read": 100}
-    for text in damaged(whole):
+    for text in damaged(trace.metadata["survey"]):
         try:
             metadata = {"survey": parse_json(text)}
         except ValueError:
