@@ -7,6 +7,7 @@ import sys
 
 import numpy as np
 import pytest
+from small_trace import new_trace, some_rows
 from waiting import wait_until
 
 from blkreel.analysis.report.html.page import write_page
@@ -135,12 +136,10 @@ def test_what_a_killed_command_left_can_be_recovered_or_replaced(tmp_path):
 
 
 def test_an_output_with_a_similar_name_is_another_output(tmp_path):
-    at = np.arange(3)
-    columns = {"submit_ns": at, "offset_bytes": at * 4096, "length_bytes": at * 0 + 4096, "op": at * 0}
     with TraceWriter(tmp_path / "a.b", TRACE_SCHEMA) as first, TraceWriter(tmp_path / "a", TRACE_SCHEMA) as second:
         Spool(tmp_path / "a.b.c", TRACE_SCHEMA, {}).finish({})
         for writer in (first, second):
-            writer.write(columns)
+            writer.write(some_rows(range(3)))
             writer.close({})
     assert {path.name for path in tmp_path.iterdir()} == {"a", "a.b", "a.b.c"}
 
@@ -154,10 +153,11 @@ def test_of_two_commands_at_once_one_gets_the_name(tmp_path):
 
 
 def test_a_live_replay_is_not_replaced_and_a_killed_one_is_recovered_by_its_name(blkreel, tmp_path):
-    """A replay in real time; the drive of the second command is another one."""
+    """A replay in real time, of 500 I/Os a second; the drive of the second command is another one."""
     run = tmp_path / "runs/a"
     rows = spool_of(run / "records.parquet") / "rows.blocks"
-    live = blkreel.start("replay", "sample:game-small", "--on", "nil:64GiB", "-o", run, "--pace", "x0.1")
+    trace = new_trace(tmp_path / "t.parquet", drive_bytes=1 << 30, submit_ns=np.arange(100_000) * 2_000_000)
+    live = blkreel.start("replay", trace, "--on", "nil:64GiB", "-o", run)
     try:
         wait_until(lambda: rows.exists() and rows.stat().st_size > 20_000, live)
         for force in ((), ("--force",)):

@@ -1,10 +1,12 @@
 """The token bucket of a provider is recognized, and no drive without one is taken for such a volume; and stalls."""
 
 from dataclasses import replace
+from functools import cache
 from itertools import cycle
 from pathlib import Path
 
 import pytest
+from documented import run_blkreel
 from tree import GAME_DOWNLOAD
 
 from blkreel.analysis.metrics.measure import measure
@@ -15,7 +17,7 @@ from blkreel.replay.simulated.spec import typical_drives
 from blkreel.traces import samples
 
 SAMPLES = sorted(path.stem for path in Path(samples.__file__).parent.glob("*.parquet"))
-FAST = "nil:64GiB,clock=virtual,read_latency=200us,channels=8"
+FAST = "nil:64GiB,clock=virtual,read_latency=200us,channels=2"
 SLOW = "nil:64GiB,clock=virtual,read_latency=2ms,channels=8"
 RECIPE = """
 title = "limit"
@@ -34,27 +36,29 @@ time = "30s"
 """
 
 
-@pytest.fixture
-def measured(blkreel, tmp_path):
+@pytest.fixture(scope="module")
+def measured(command_server, tmp_path_factory):
     """measured(drive, op, block) measures a run of 30 s on a simulated drive."""
-    def run(drive, op="read", block="4K"):
-        (tmp_path / "limit.toml").write_text(RECIPE.format(op=op, block=block, depth=8))
-        blkreel("test", "limit.toml", "--on", drive, "-o", "test", cwd=tmp_path, check=False)
-        (run,) = (tmp_path / "test" / "steps").iterdir()
-        return measure(run)
+    @cache
+    def run_of(drive, op, block):
+        directory = tmp_path_factory.mktemp("limit")
+        (directory / "limit.toml").write_text(RECIPE.format(op=op, block=block, depth=8))
+        run_blkreel(command_server, directory, "test", "limit.toml", "--on", drive, "-o", "test")
+        (run,) = (directory / "test" / "steps").iterdir()
+        return run
 
-    return run
+    return lambda drive, op="read", block="4K": measure(run_of(drive, op, block))
 
 
 def test_iops_with_credit(measured):
-    """40,000 IOPS until the credit of 300,000 is spent, then 3,000."""
-    one = measured(f"{FAST},iops_limit=3000,iops_credit=300000")
+    """10,000 IOPS until the credit of 70,000 is spent, then 1,000."""
+    one = measured(f"{FAST},iops_limit=1000,iops_credit=70000")
     found = provider_limit(one.partial)
-    assert found.iops == pytest.approx(3000, rel=0.01) and found.mb_s == pytest.approx(12.29, rel=0.01)
-    assert 300_000 / 37_000 - 1 < found.since_ns / 1e9 < 300_000 / 37_000 + 2.1
+    assert found.iops == pytest.approx(1000, rel=0.01) and found.mb_s == pytest.approx(4.1, rel=0.01)
+    assert 70_000 / 9_000 - 1 < found.since_ns / 1e9 < 70_000 / 9_000 + 2.1
     document, _ = report(one)
     entry = document["entry"]
-    assert entry["provider_limit"] == found.words and "3,000 IOPS (12.3 MB/s)" in found.words
+    assert entry["provider_limit"] == found.words and "1,000 IOPS (4.10 MB/s)" in found.words
     assert [each["text"] for each in entry["verdict"]["notes"] if each["code"] == "provider_limit"] == [found.words]
     # A limit is a property of the volume: it changes no verdict.
     assert not any(each["code"] == "provider_limit" for each in entry["verdict"]["reasons"])
@@ -123,7 +127,7 @@ def test_no_sample_is_limited(name):
     assert provider_limit(partial) is None and stalls(partial) is None
 
 
-@pytest.mark.parametrize(("drive", "pace"), zip(typical_drives(), cycle(["original", "dependent"])))
+@pytest.mark.parametrize(("drive", "pace"), list(zip(typical_drives(), cycle(["original", "dependent"]))))
 def test_no_typical_drive_is_limited(blkreel, tmp_path, drive, pace):
     blkreel("replay", GAME_DOWNLOAD, "--on", f"nil:{drive}", "--pace", pace, "-o", tmp_path / "run",
             check=False)
