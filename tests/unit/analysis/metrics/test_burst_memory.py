@@ -1,13 +1,10 @@
 """What a burst takes of memory: a harmless trace of a month with an I/O each second has 2.6 million."""
 
-from dataclasses import fields
-
 import numpy as np
 import pytest
 
 from blkreel.analysis.metrics.accumulator import MetricsAccumulator
 from blkreel.analysis.metrics.partials import distributions
-from blkreel.analysis.metrics.partials.bursts import BurstTable
 from blkreel.analysis.metrics.partials.partial_file import dump, load
 from blkreel.common import limits
 from blkreel.common.errors import TraceError
@@ -26,19 +23,6 @@ def fed(file_bytes=0, files=1, **more):
     for begin in range(0, COUNT, 500):
         metrics.feed({name: values[begin:begin + 500] for name, values in columns.items()})
     return metrics
-
-
-def bytes_of(table):
-    """Memory of the columns; shared memory counts once, and a repeated value not at all."""
-    columns = [getattr(table, each.name) for each in fields(BurstTable) if each.name != "reach_ns"]
-    return sum({each.ctypes.data: each.strides[0] * len(each) for each in columns}.values())
-
-
-def test_a_burst_of_a_trace_takes_32_bytes():
-    partial = fed().finish()
-    for table in (partial.read.bursts, load(dump(partial)).read.bursts, partial.read.bursts + BurstTable.of([])):
-        assert len(table) == COUNT and bytes_of(table) == 32 * COUNT
-    assert partial.read.bursts.only(partial.read.bursts.strays) == BurstTable.of(partial.read.bursts.rows())
 
 
 def test_bursts_of_a_run_keep_their_columns():

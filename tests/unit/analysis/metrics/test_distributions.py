@@ -8,7 +8,6 @@ from hypothesis import strategies as st
 
 from blkreel.analysis.metrics.accumulator import MetricsAccumulator
 from blkreel.analysis.metrics.partials.distributions import PERCENTILES, Histogram, ValueCounts, bins_of
-from blkreel.analysis.metrics.partials.formulas import percentile
 from blkreel.common.errors import TraceError
 
 # As durations are: over many powers of two, with their neighbors, and below 0 as lateness may be. 60 fit into 64 bits.
@@ -103,11 +102,3 @@ def test_the_same_bins_in_c(sign):
 
 def test_the_mean_of_a_bin_whose_doubled_total_does_not_fit():
     assert Histogram.of_bins([9], [3], [(1 << 62) + 1], 1, 1 << 62).items()[0].tolist() == [((1 << 62) + 1 + 1) // 3]
-
-
-def test_what_is_shown_tells_its_error():
-    numbers = np.arange(1, 20_001) * 1000
-    binned, true = exact(numbers).to_histogram(), exact(numbers)
-    assert true.error == 0 and 0 < binned.error < 0.01
-    assert (binned.count, binned.total, binned.maximum) == (true.count, true.total, true.maximum)
-    assert all(near(percentile(binned, name), percentile(true, name)) for name in PERCENTILES)

@@ -41,6 +41,7 @@ def measured(columns, cuts=()):
     return accumulator.finish()
 
 
+@cases(20)
 @given(traces, traces, traces)
 def test_pooling_is_associative_and_sums(a, b, c):
     a, b, c = measured(a), measured(b), measured(c)
@@ -154,7 +155,7 @@ def test_every_figure_equals_plain_pandas(columns):
     check_against_pandas(columns)
 
 
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", range(2))
 def test_every_figure_equals_plain_pandas_with_percentiles(seed):
     """Long enough that p99 is shown, with ties and overlaps."""
     random = np.random.default_rng(seed)
