@@ -37,6 +37,23 @@ def joined(trace, log, **options):
     return report_frames(open_trace(trace), FrameOptions(log, **options)).document
 
 
+class Played:
+    """rendered(), its trace and its log of MangoHud."""
+
+    def __init__(self, directory, *rendering, zero_ns=400 * MS, has_waits=True, **more):
+        self.rows, self.ends, self.time_ns = rendered(*rendering, **more)
+        self.trace = self.rows.write(directory / "t.parquet", has_waits=has_waits)
+        self.log = mangohud(directory, self.ends, self.time_ns, zero_ns=zero_ns)
+
+    def document(self, **options):
+        return joined(self.trace, self.log, **options)
+
+
+@pytest.fixture
+def played(tmp_path):
+    return Played(tmp_path)
+
+
 def causes(document):
     return {stutter["frame"]: stutter["cause"] for stutter in document["stutters"]}
 
@@ -68,8 +85,7 @@ def test_no_stutter_is_confused(tmp_path, tid, unit, methods, within_ns):
 
 def test_streaming_alone_holds_no_frame_up(tmp_path):
     """Stutters by computing, some of them just as the streaming thread waits as long."""
-    rows, ends, time_ns = rendered(by_io=())
-    document = joined(rows.write(tmp_path / "t.parquet"), mangohud(tmp_path, ends, time_ns))
+    document = Played(tmp_path, by_io=()).document()
     assert causes(document) == dict.fromkeys(BY_COMPUTING, "other")
     assert document["sentence"] == "0 of 6 stutters waited for I/O"
 
@@ -139,36 +155,32 @@ def test_a_real_game(tmp_path):
 
 
 def test_without_recorded_waits_the_assumption_is_said(tmp_path):
-    rows, ends, time_ns = rendered()
-    document = joined(rows.write(tmp_path / "t.parquet", has_waits=False), mangohud(tmp_path, ends, time_ns))
+    document = Played(tmp_path, has_waits=False).document()
     assert document["waits"]["evidence"] == "assumed" and causes(document) == EXPECTED
     assert any("records no waits" in note for note in document["notes"])
 
 
-def test_presentmon_by_its_dates(tmp_path):
-    rows, ends, time_ns = rendered()
-    log = presentmon(tmp_path / "frames.csv", ends - time_ns, time_ns)
-    document = joined(rows.write(tmp_path / "t.parquet"), log)
+def test_presentmon_by_its_dates(played, tmp_path):
+    log = presentmon(tmp_path / "frames.csv", played.ends - played.time_ns, played.time_ns)
+    document = joined(played.trace, log)
     assert causes(document) == EXPECTED and document["clock"]["method"] == "recorded"
     assert document["waits"]["program"] == "kart.exe"
 
 
-def test_a_log_without_a_start_needs_one(tmp_path):
-    rows, ends, time_ns = rendered()
-    trace, log = rows.write(tmp_path / "t.parquet"), capframex(tmp_path / "record.json", ends - 400 * MS, time_ns)
+def test_a_log_without_a_start_needs_one(played, tmp_path):
+    log = capframex(tmp_path / "record.json", played.ends - 400 * MS, played.time_ns)
     with pytest.raises(UsageError, match="no start time recorded; add --frames-start TIME"):
-        joined(trace, log)
-    document = joined(trace, log, start_ns=400 * MS)
+        joined(played.trace, log)
+    document = joined(played.trace, log, start_ns=400 * MS)
     assert causes(document) == EXPECTED
     assert "not checked" in document["clock"]["words"]
 
 
 def test_a_copied_log_is_aligned_by_its_stalls(tmp_path):
     """Its name has whole seconds only. The stutters fit the waits at one shift of the clocks."""
-    rows, ends, time_ns = rendered(stream=False)
-    log = mangohud(tmp_path, ends, time_ns, zero_ns=450 * MS)
-    os.utime(log)
-    document = joined(rows.write(tmp_path / "t.parquet"), log)
+    played = Played(tmp_path, stream=False, zero_ns=450 * MS)
+    os.utime(played.log)
+    document = played.document()
     assert document["clock"]["method"] == "fitted" and document["clock"]["uncertainty_ns"] < 50 * MS
     assert abs(document["clock"]["offset_ns"] - 450 * MS) <= document["clock"]["uncertainty_ns"]
     assert causes(document) == EXPECTED
@@ -189,46 +201,38 @@ def test_what_the_clocks_do_not_decide_is_unclear(tmp_path):
     assert any("2 stutters are unclear" in note for note in document["notes"])
 
 
-def test_a_log_of_another_time_zone_is_found(tmp_path, monkeypatch):
-    rows, ends, time_ns = rendered()
-    trace = rows.write(tmp_path / "t.parquet")
-    log = mangohud(tmp_path, ends, time_ns)  # named in the zone of this machine
+def test_a_log_of_another_time_zone_is_found(played, monkeypatch):
+    """The log is named in the zone of this machine."""
     try:
         monkeypatch.setenv("TZ", "Asia/Kathmandu")
         time.tzset()
-        assert causes(joined(trace, log)) == EXPECTED
+        assert causes(played.document()) == EXPECTED
     finally:
         monkeypatch.undo()
         time.tzset()
 
 
-def test_a_log_of_another_day_is_refused(tmp_path):
-    rows, ends, time_ns = rendered()
-    trace = rows.write(tmp_path / "t.parquet")
-    log = mangohud(tmp_path, ends, time_ns)
-    renamed = shutil.copy(log, tmp_path / "frames.csv")
+def test_a_log_of_another_day_is_refused(played, tmp_path):
+    renamed = shutil.copy(played.log, tmp_path / "frames.csv")
     with pytest.raises(UsageError, match="renamed and changed after the capture; add --frames-start"):
-        joined(trace, renamed)
+        joined(played.trace, renamed)
     with pytest.raises(UsageError, match="no frame within the trace"):
-        joined(trace, log, start_ns=40 * 10**9)
+        played.document(start_ns=40 * 10**9)
 
 
-def test_stutters_outside_of_the_trace_are_left_out(tmp_path):
+def test_stutters_outside_of_the_trace_are_left_out(played, tmp_path):
     """The capture ended in the middle of the log."""
-    rows, ends, time_ns = rendered()
-    rows.rows = [row for row in rows.rows if row["submit_ns"] < 11 * 10**9]
-    document = joined(rows.write(tmp_path / "t.parquet", seconds=11), mangohud(tmp_path, ends, time_ns))
+    played.rows.rows = [row for row in played.rows.rows if row["submit_ns"] < 11 * 10**9]
+    document = joined(played.rows.write(tmp_path / "cut.parquet", seconds=11), played.log)
     assert 0 < document["totals"]["beyond"] == 12 - document["totals"]["stutters"]
-    assert causes(document) == {frame: cause for frame, cause in EXPECTED.items() if ends[frame] < 11 * 10**9}
+    assert causes(document) == {frame: cause for frame, cause in EXPECTED.items() if played.ends[frame] < 11 * 10**9}
 
 
-def test_a_process_is_chosen_by_name(tmp_path):
-    rows, ends, time_ns = rendered()
-    trace, log = rows.write(tmp_path / "t.parquet"), mangohud(tmp_path, ends, time_ns)
+def test_a_process_is_chosen_by_name(played):
     # Of the streaming thread alone no stutter waited for anything.
-    assert set(causes(joined(trace, log, process="streamer")).values()) == {"other"}
+    assert set(causes(played.document(process="streamer")).values()) == {"other"}
     with pytest.raises(UsageError, match="no I/O of a process 'doom'; name one of: kart"):
-        joined(trace, log, process="doom")
+        played.document(process="doom")
 
 
 def test_smooth_frames_have_no_stutter(tmp_path):

@@ -89,7 +89,7 @@ def test_names_of_writes_are_those_of_reads_and_values_are_in_their_units():
     assert "  0.0 %" in conditions.words(outcome)
 
 
-@pytest.mark.parametrize("percent", range(-60, 200, 7))
+@pytest.mark.parametrize("percent", [-60, -4, 3, 10, 199])
 def test_a_change_of_just_the_limit_is_at_it(percent):
     for base in (100, 300, 1_234_500):
         pair = entry("base", [base]), entry("new", [base + base * percent // 100])
