@@ -5,6 +5,7 @@ import os
 import re
 import signal
 import sys
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -28,6 +29,12 @@ def trace(tmp_path):
                      length_bytes=16384, op=(np.arange(count) % 2).astype("i1"))
 
 
+@pytest.fixture
+def replay(on_terminal, trace, tmp_path):
+    """replay(*options) replays the trace on a terminal."""
+    return partial(on_terminal, "replay", trace, "--on", DRIVE, "-o", tmp_path / "run", "--no-prefill")
+
+
 def unwrapped(text):
     """Lines of a narrow terminal joined: a long path moves the words behind it."""
     return " ".join(text.split())
@@ -40,9 +47,8 @@ def last_sum(text):
 
 
 @pytest.mark.parametrize("columns, lines, encoding", [(60, 15, "latin-1"), (200, 50, "utf-8")])
-def test_the_sum_of_a_replays_view_is_its_account(on_terminal, trace, tmp_path, columns, lines, encoding):
-    terminal = on_terminal("replay", trace, "--on", DRIVE, "-o", tmp_path / "run", "--no-prefill", columns=columns,
-                           lines=lines, env={"PYTHONIOENCODING": encoding})
+def test_the_sum_of_a_replays_view_is_its_account(replay, columns, lines, encoding):
+    terminal = replay(columns=columns, lines=lines, env={"PYTHONIOENCODING": encoding})
     terminal.wait_for(r"replaying, \d+:\d\d, \d+ %, \d+:\d\d left")
     terminal.wait_for(r"simulated drive +\d")
     terminal.wait_for(r"throughput +[\d.]+ MB/s +[_.\-=+*%#▁▂▃▄▅▆▇█]")
@@ -80,9 +86,8 @@ def test_a_preparation_shows_what_it_writes(on_terminal):
 
 
 @pytest.mark.parametrize(("words", "environment"), [(["--no-live"], {}), ([], {"TERM": "dumb"})])
-def test_no_live_and_a_terminal_that_cannot_move_its_cursor_get_lines(on_terminal, trace, tmp_path, words, environment):
-    terminal = on_terminal("replay", trace, "--on", DRIVE, "-o", tmp_path / "run", "--no-prefill", *words,
-                           env=environment)
+def test_no_live_and_a_terminal_that_cannot_move_its_cursor_get_lines(replay, words, environment):
+    terminal = replay(*words, env=environment)
     assert terminal.wait() in (0, 3) and terminal.is_sane() and "3,000 I/Os" in unwrapped(terminal.text)
     assert "so far" not in terminal.text and "throughput  " not in terminal.text
     assert b"\x1b" not in terminal.raw or not environment
@@ -100,16 +105,16 @@ def stop_and_continue(terminal, view):
     wait_until(lambda: terminal._read(0.1) or view in terminal.text[shown:])
 
 
-def test_ctrl_z_leaves_a_terminal_without_a_view(on_terminal, trace, tmp_path):
-    terminal = on_terminal("replay", trace, "--on", DRIVE, "-o", tmp_path / "run", "--no-prefill", "--pace", "x0.05")
+def test_ctrl_z_leaves_a_terminal_without_a_view(replay):
+    terminal = replay("--pace", "x0.05")
     terminal.wait_for(r"simulated drive +\d")
     stop_and_continue(terminal, "so far")
     terminal.press("\x03")
     assert terminal.wait() == 3 and terminal.is_sane()
 
 
-def test_a_signal_leaves_a_sane_terminal_and_a_run(on_terminal, trace, tmp_path):
-    terminal = on_terminal("replay", trace, "--on", DRIVE, "-o", tmp_path / "run", "--no-prefill", "--pace", "x0.05")
+def test_a_signal_leaves_a_sane_terminal_and_a_run(replay):
+    terminal = replay("--pace", "x0.05")
     terminal.wait_for(r"simulated drive +\d")
     terminal.process.send_signal(signal.SIGTERM)
     assert terminal.wait() == 3 and terminal.is_sane()

@@ -5,6 +5,7 @@ import json
 import os
 import re
 import signal
+from functools import partial
 
 import click
 import numpy as np
@@ -83,6 +84,12 @@ def trace(make_trace):
                       length_bytes=4096, op=np.where(np.arange(count) % 2, OPS["read"], OPS["write"]))
 
 
+@pytest.fixture
+def repeated(blkreel, image, trace, tmp_path):
+    """repeated(*options) replays the trace on the image into `runs`."""
+    return partial(blkreel, "replay", trace, "--on", image, "-o", tmp_path / "runs", check=False)
+
+
 def test_reads_and_flushes_without_a_write_are_replayed(blkreel, image, make_trace, tmp_path):
     """A flush changes no data: the drive of such a trace is not written to after the prefill."""
     trace = make_trace(submit_ns=np.arange(20) * MS, offset_bytes=np.arange(20) * 4096, length_bytes=4096,
@@ -97,10 +104,9 @@ def account(run):
     return open_trace(run).metadata["run"]
 
 
-def test_each_repetition_starts_from_the_state_of_the_first(blkreel, image, trace, tmp_path):
+def test_each_repetition_starts_from_the_state_of_the_first(blkreel, repeated, image, tmp_path):
     blkreel("precondition", image, "--state", "client", "--rest", "1ms", "--seed", "5")
-    runs = tmp_path / "runs"
-    result = blkreel("replay", trace, "--on", image, "-o", runs, "--repeat", "3", "--json", check=False)
+    runs, result = tmp_path / "runs", repeated("--repeat", "3", "--json")
     document = json.loads(result.stdout)
     assert [each["path"] for each in document["repetitions"]] == [str(runs / str(number)) for number in (1, 2, 3)]
     assert document["complete"]
@@ -135,13 +141,11 @@ BESIDE = ("--background", "writes=1MB/s")
 # Each option of `replay` -> option sets that differ from the usual one in it; without any it is no input of a result.
 # Threads and polling are none of a simulated drive (tests/unit/traces/format/test_condition.py).
 OPTION_SETS = {
-    "--pace": [("x2",), ("x2.0000001",), ("paced",), ("dependent",), ("asap",), ("depth=4",), ("depth=5",)],
-    "--compute": [(compute, "--pace", "dependent") for compute in ("x4", "x4.0000001", "none")],
-    "--idle": [("none",), ("cap=25ms",), ("cap=25.001ms",)],
-    "--map": [("compact",), ("scale",), ("tile=2",), ("tile=4",)], "--prefill": [()], "--without": [("writes",)],
-    "--background": [("writes=2MB/s",), ("writes=2001KB/s",), ("writes=1MB/s",)],
-    "--background-lead": [("1ms", *BESIDE), ("1001us", *BESIDE)], "--device": [("1",)],
-    "--compressible": [("50",), ("51",)], "--duplicates": [("50",)],
+    "--pace": [("x2",), ("x2.0000001",), ("paced",), ("dependent",), ("depth=4",)],
+    "--compute": [("x4", "--pace", "dependent")], "--idle": [("none",), ("cap=25ms",)],
+    "--map": [("compact",), ("tile=2",)], "--prefill": [()], "--without": [("writes",)],
+    "--background": [("writes=2MB/s",), ("writes=1MB/s",)], "--background-lead": [("1ms", *BESIDE)],
+    "--device": [("1",)], "--compressible": [("50",)], "--duplicates": [("50",)],
     **dict.fromkeys(["--on", "--output", "--threads", "--polled", "--passthrough", "--destroy", "--baseline", "--label",
                      "--seed", "--power-command", "--power-log", "--power-sensor", "--sample", "--ocp-log",
                      "--effect-limits", "--repeat", "--until-valid", "--dry-run", "--why", "--no-live", "--force",
@@ -174,41 +178,34 @@ def test_any_two_option_sets_that_differ_in_one_input_are_two_conditions(blkreel
         assert conditions[one] != conditions[other], (one, other)
 
 
-def test_too_little_data_for_duplicates_is_a_warning(blkreel, image, trace, tmp_path):
+def test_too_little_data_for_duplicates_is_a_warning(repeated):
     """Copies repeat 256 blocks: of the 50 written and 50 prefilled ones none is a copy."""
-    result = blkreel("replay", trace, "--on", image, "-o", tmp_path / "run", "--duplicates", "90", check=False)
-    assert "--duplicates 90: 0 % of the" in result.stderr
-    enough = blkreel("replay", trace, "--on", image, "-o", tmp_path / "run", "--force", check=False)
-    assert "--duplicates" not in enough.stderr
+    assert "--duplicates 90: 0 % of the" in repeated("--duplicates", "90").stderr
+    assert "--duplicates" not in repeated("--force").stderr
 
 
-def test_an_unknown_state_is_a_warning(blkreel, image, trace, tmp_path):
-    result = blkreel("replay", trace, "--on", image, "-o", tmp_path / "runs", "--repeat", "1", check=False)
-    assert f"the state of {image} is unknown" in result.stderr and "precondition" in result.stderr
-
-
-def test_the_same_command_continues(blkreel, image, trace, tmp_path):
+def test_the_same_command_continues(blkreel, repeated, image, trace, tmp_path):
     runs = tmp_path / "runs"
-    words = ("replay", trace, "--on", image, "-o", runs)
-    blkreel(*words, "--repeat", "1", check=False)
+    begun = repeated("--repeat", "1")
+    assert f"the state of {image} is unknown" in begun.stderr and "precondition" in begun.stderr
     first = (runs / "1/records.parquet").stat().st_mtime_ns
-    result = blkreel(*words, "--repeat", "2", check=False)
+    result = repeated("--repeat", "2")
     assert f"{runs / '1'} is finished" in result.stderr
     assert (runs / "1/records.parquet").stat().st_mtime_ns == first and (runs / "2/records.parquet").exists()
     assert f"next: {blkreel.command} compare {runs}" in result.stdout
-    limits = blkreel(*words, "--repeat", "3", "--effect-limits", "1%:5%", check=False)
+    limits = repeated("--repeat", "3", "--effect-limits", "1%:5%")
     assert limits.returncode == 1 and "another replay: effect_limits differ" in limits.stderr
-    other = blkreel(*words, "--repeat", "2", "--idle", "none", check=False)
+    other = repeated("--repeat", "2", "--idle", "none")
     assert other.returncode == 1 and "another replay: idle differ" in other.stderr
     new_trace(trace, drive_bytes=1 << 30, submit_ns=[0], op=OPS["write"])
-    changed = blkreel(*words, "--repeat", "3", check=False)
+    changed = repeated("--repeat", "3")
     assert changed.returncode == 1 and "another replay: trace_content differ" in changed.stderr
     image.rename(image.with_name("first.img"))
     image.touch()
     os.truncate(image, 64 << 20)
-    drive = blkreel(*words, "--repeat", "3", check=False)
+    drive = repeated("--repeat", "3")
     assert drive.returncode == 1 and "another replay: trace_content, drive differ" in drive.stderr
-    replaced = blkreel(*words, "--repeat", "1", "--idle", "none", "--force", check=False)
+    replaced = repeated("--repeat", "1", "--idle", "none", "--force")
     assert replaced.returncode in (0, 3) and not (runs / "2").exists()
     assert account(runs / "1")["idle"]["name"] == "none"
 
@@ -239,30 +236,24 @@ def test_after_ctrl_c_the_interrupted_repetition_is_replayed_again(blkreel, imag
     assert all(account(runs / name)["partial"] is None for name in "12")
 
 
-def test_until_valid_is_bounded(blkreel, image, trace, tmp_path):
+def test_until_valid_is_bounded(repeated, tmp_path):
     """Without the prefill a drive is read that holds nothing: no run is valid."""
-    runs = tmp_path / "runs"
-    result = blkreel("replay", trace, "--on", image, "-o", runs, "--repeat", "2", "--until-valid", "--no-prefill",
-                     check=False)
+    runs, words = tmp_path / "runs", ("--repeat", "2", "--until-valid", "--no-prefill")
+    result = repeated(*words)
     assert result.returncode == 3
     assert sorted(path.name for path in runs.iterdir() if path.is_dir()) == ["1", "2", "3", "4", "5", "6"]
     assert f"{runs}: 6 runs, 6 invalid" in result.stdout
-    again = blkreel("replay", trace, "--on", image, "-o", runs, "--repeat", "2", "--until-valid", "--no-prefill",
-                    check=False)
-    assert again.returncode == 3 and not (runs / "7").exists()
+    assert repeated(*words).returncode == 3 and not (runs / "7").exists()
+    without_number = repeated("--until-valid")
+    assert without_number.returncode == 2 and "add --repeat" in without_number.stderr
 
 
-def test_until_valid_needs_a_number(blkreel, image, trace, tmp_path):
-    result = blkreel("replay", trace, "--on", image, "-o", tmp_path / "runs", "--until-valid", check=False)
-    assert result.returncode == 2 and "add --repeat" in result.stderr
-
-
-def test_a_directory_of_other_files_is_not_replaced(blkreel, image, trace, tmp_path):
+def test_a_directory_of_other_files_is_not_replaced(repeated, tmp_path):
     runs = tmp_path / "runs"
     runs.mkdir()
     (runs / "thesis.tex").write_text("mine")
     for options in ((), ("--force",)):
-        result = blkreel("replay", trace, "--on", image, "-o", runs, "--repeat", "1", *options, check=False)
+        result = repeated("--repeat", "1", *options)
         assert result.returncode == 1, result.stderr
     assert [path.name for path in runs.iterdir()] == ["thesis.tex"]
 

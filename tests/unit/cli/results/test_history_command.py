@@ -1,14 +1,14 @@
 """`blkreel results history`: its table, page and documents, and the exit code for build servers."""
 
+from functools import partial
 from xml.etree import ElementTree
 
 import pytest
-from click.testing import CliRunner
 from documents import valid_document
+from in_process import run_command
 from synthetic_history import NIGHTS, QUERY, fill_nights
 
 from blkreel.benchmarks.catalog import Catalog
-from blkreel.cli.main import cli
 from blkreel.common.errors import OutputExists, UsageError
 
 
@@ -21,15 +21,7 @@ def catalog(tmp_path_factory):
 def history(catalog, monkeypatch):
     """history(*words): (exit code, stdout, stderr)."""
     monkeypatch.setenv("COLUMNS", "80")
-
-    def run(*words):
-        result = CliRunner().invoke(cli, ["results", "history", "--catalog", str(catalog), *map(str, words)],
-                                    standalone_mode=False)
-        if result.exception:
-            raise result.exception
-        return result.return_value or 0, result.stdout, result.stderr
-
-    return run
+    return partial(run_command, "results", "history", "--catalog", catalog)
 
 
 def test_the_summary_names_the_change_of_the_headline_metric(history):

@@ -2,16 +2,17 @@
 
 import json
 import shutil
+from functools import partial
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner
 from documents import valid_document
+from in_process import run_command
 from synthetic_catalog import run_of
 from synthetic_fleet import small_test
 
 from blkreel.benchmarks.catalog import Catalog
-from blkreel.cli.main import cli
+from blkreel.benchmarks.catalog.result import checksum_of, dump
 from blkreel.common.errors import UsageError
 
 
@@ -22,10 +23,9 @@ def made(tmp_path_factory):
     run_of(root / "runs/fast", "Fast 990", 100, seed=1)
     run_of(root / "runs/slow", "Slow", 300, seed=2)
     small_test(root / "tests/trace", "trace")
-    result = CliRunner().invoke(cli, ["results", "add", str(root / "runs"), str(root / "tests"), "--catalog",
-                                      str(root / "catalog"), "--host", "lab"], standalone_mode=False)
-    assert result.return_value == 0, result.output
-    assert result.output.count("added") == 4
+    code, text, _ = run_command("results", "add", root / "runs", root / "tests", "--host", "lab",
+                                "--catalog", root / "catalog")
+    assert code == 0 and text.count("added") == 4
     return root
 
 
@@ -39,14 +39,7 @@ def results(catalog, monkeypatch):
     """results(*words): (exit code, stdout, stderr) of a command on the catalog."""
     monkeypatch.setenv("BLKREEL_CATALOG", str(catalog))
     monkeypatch.setenv("COLUMNS", "200")
-
-    def run(*words):
-        result = CliRunner().invoke(cli, ["results", *map(str, words)], standalone_mode=False)
-        if result.exception:
-            raise result.exception
-        return result.return_value or 0, result.stdout, result.stderr
-
-    return run
+    return partial(run_command, "results")
 
 
 def test_list_names_drive_workload_and_headline(results, catalog):
@@ -79,13 +72,22 @@ def test_show_has_the_facts_and_the_metrics(results, made):
     assert document["result"]["metrics"]["read_p50"]["unit"] == "ns"
 
 
-def test_a_run_that_is_gone_is_no_problem(results, catalog, monkeypatch):
-    path = next(path for path in (catalog / "results").iterdir() if '"Fast 990"' in path.read_text())
-    result = json.loads(path.read_text())
-    from blkreel.benchmarks.catalog.result import checksum_of, dump
+def stored(catalog, label):
+    """The file of the result with that label."""
+    return next(path for path in sorted((catalog / "results").iterdir()) if f'"{label}"' in path.read_text())
 
-    result["path"] = "/no/such/run"
+
+def edited(path, change):
+    """The result in a file after a change, with the checksum that it has then."""
+    result = json.loads(path.read_text())
+    change(result)
     path.write_bytes(dump({**result, "checksum": checksum_of(result)}))
+    return result
+
+
+def test_a_run_that_is_gone_is_no_problem(results, catalog):
+    path = stored(catalog, "Fast 990")
+    result = edited(path, lambda result: result.update(path="/no/such/run"))
     assert "/no/such/run (not there now)" in results("show", result["id"])[1]
     code, text, _ = results("verify")
     assert code == 0 and "3 results, 2 recomputed from runs, no problems" in text and "/no/such/run" in text
@@ -102,15 +104,14 @@ def test_remove_leaves_the_run(results, made, catalog):
 
 
 @pytest.mark.parametrize("damage, words", [
-    (lambda path, partial: path.write_text(path.read_text().replace('"valid"', '"invalid"', 1)), "it was edited"),
-    (lambda path, partial: path.write_bytes(path.read_bytes()[:900]), "damaged"),
-    (lambda path, partial: path.rename(path.with_name("f" * 32 + ".json")), "was renamed"),
-    (lambda path, partial: partial.unlink(), "No such file or directory"),
-    (lambda path, partial: partial.write_bytes(partial.read_bytes()[:-1] + b"x"), "its checksum differs")])
+    (lambda path, _: path.write_text(path.read_text().replace('"valid"', '"invalid"', 1)), "it was edited"),
+    (lambda path, _: path.write_bytes(path.read_bytes()[:900]), "damaged"),
+    (lambda path, _: path.rename(path.with_name("f" * 32 + ".json")), "was renamed"),
+    (lambda _, cached: cached.unlink(), "No such file or directory"),
+    (lambda _, cached: cached.write_bytes(cached.read_bytes()[:-1] + b"x"), "its checksum differs")])
 def test_verify_finds_damage_and_names_the_file(results, catalog, damage, words):
-    path = next(path for path in sorted((catalog / "results").iterdir()) if '"Slow"' in path.read_text())
-    partial = catalog / "partials" / f"{json.loads(path.read_text())['partial']['sha256']}.bin"
-    damage(path, partial)
+    path = stored(catalog, "Slow")
+    damage(path, catalog / "partials" / f"{json.loads(path.read_text())['partial']['sha256']}.bin")
     code, text, _ = results("verify", "--no-runs")
     assert code == 1 and words in text and "1 problem" in text and str(catalog) in text.partition(":")[0]
     document = valid_document("results-verify", results("verify", "--no-runs", "--json")[1])
@@ -118,12 +119,7 @@ def test_verify_finds_damage_and_names_the_file(results, catalog, damage, words)
 
 
 def test_verify_finds_a_metric_that_was_changed_with_its_checksum(results, catalog):
-    from blkreel.benchmarks.catalog.result import checksum_of, dump
-
-    path = next(path for path in sorted((catalog / "results").iterdir()) if '"Slow"' in path.read_text())
-    result = json.loads(path.read_text())
-    result["metrics"]["throughput"]["value"] *= 2
-    path.write_bytes(dump({**result, "checksum": checksum_of(result)}))
+    edited(stored(catalog, "Slow"), lambda result: result["metrics"]["throughput"].update(value=1.0))
     code, text, _ = results("verify", "--no-runs")
     assert code == 1 and "throughput is not those of its partial" in text
     assert "throughput is not those of its run" in results("verify")[1]
