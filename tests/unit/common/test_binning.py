@@ -4,7 +4,6 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tree import TREE
 
 from blkreel.common.binning import LogLinearBins
 
@@ -38,12 +37,3 @@ def test_powers_of_two_and_their_neighbors(bits):
     found = LogLinearBins(bits).of(np.array(values))
     assert found.tolist() == [bin_of(value, bits) for value in values]
     assert (np.diff(found[np.argsort(values)]) >= 0).all()
-
-
-def test_no_other_binning_is_left():
-    """A second one drifts away from this: the exponent of a float is taken for bins here only."""
-    packages = ("common", "traces", "capture", "replay", "analysis", "benchmarks", "cli")
-    users = {path.relative_to(TREE).as_posix() for package in packages for path in (TREE / package).rglob("*.py")
-             if "np.frexp(" in path.read_text()}
-    powers_of_two_of_sizes = {"analysis/compare/interference.py", "analysis/compare/paired.py"}
-    assert users == {"common/binning.py"} | powers_of_two_of_sizes

@@ -5,7 +5,20 @@ from typing import Any, Literal, Required, TypedDict
 
 import pytest
 
-from blkreel.common.files.typed_document import OrEmpty, Unsigned, field_mismatch, mismatch, parse_json, record
+from blkreel.common.errors import UsageError
+from blkreel.common.files.typed_document import (
+    OrEmpty,
+    Unsigned,
+    field_mismatch,
+    mismatch,
+    parse_json,
+    parse_toml,
+    read_json,
+    record,
+)
+from blkreel.common.units import parse_size_bytes, parse_time_ns
+
+LONG = "9" * 5000
 
 
 class Part(TypedDict):
@@ -111,3 +124,30 @@ def test_what_is_not_json_is_a_value_error(text):
 @pytest.mark.parametrize("text", ['"\\ud83d\\ude00"', '"\\udcff"', b'"\xed\xb3\xbf"', b'"\\\\ud800"'])
 def test_whole_characters_and_names_that_are_no_utf_8_are_valid(text):
     assert parse_json(text).encode("utf-8", "surrogateescape")
+
+
+# Documents of others in files and options.
+
+@pytest.mark.parametrize(("text", "says"), [
+    ('{"name": 5, "size": 1}', "name is not a string"), ('{"name": "a"}', "size is missing"),
+    ("[]", "the document is not an object"), ("{", "not JSON"), ("[" * 100_000, "nested too deeply"),
+    (f'{{"name": {LONG}}}', "not JSON")])
+def test_a_wrong_document_names_file_and_key(tmp_path, text, says):
+    (tmp_path / "file.json").write_text(text)
+    with pytest.raises(ValueError, match=f"file.json.*{says}"):
+        read_json(tmp_path / "file.json", Part)
+
+
+@pytest.mark.parametrize(("text", "says"), [
+    (f"a = {LONG}", "too many digits"), ("[a]\nb = [1, 0x1ffffffffffffffff]", r"a\.b\.1 is out of range"),
+    (b"a = '\xff'", "UTF-8"), ("a = " + "[" * 20_000, "nested too deeply"), ("a", "Expected")])
+def test_text_that_is_no_toml(text, says):
+    with pytest.raises(ValueError, match=says):
+        parse_toml(text)
+
+
+@pytest.mark.parametrize(("parse", "unit"), [(parse_size_bytes, "K"), (parse_time_ns, "ms")])
+def test_a_number_with_thousands_of_digits_is_none(parse, unit):
+    for text in (LONG + unit, f"1.{LONG}{unit}"):
+        with pytest.raises(UsageError, match="is not a"):
+            parse(text)
