@@ -1,7 +1,6 @@
 """An output that another process is writing stays whole, with --force too, and the message names the process."""
 
 import json
-import shutil
 import subprocess
 import sys
 
@@ -13,14 +12,13 @@ from waiting import wait_until
 from blkreel.analysis.report.html.page import write_page
 from blkreel.benchmarks.catalog import Catalog, catalog
 from blkreel.benchmarks.runner.record import create, read_resumable
-from blkreel.common.errors import BlkreelError
 from blkreel.common.files.output_lock import OutputInUse, new_output, spool_of
 from blkreel.replay.run.directory import RunDirectory
 from blkreel.replay.run.repetitions import Repetitions
 from blkreel.traces.format.reader import open_trace
 from blkreel.traces.format.schema import TRACE_SCHEMA
 from blkreel.traces.format.writer import TraceWriter
-from blkreel.traces.spool.spool import Spool, recover
+from blkreel.traces.spool.spool import Spool
 
 ROWS = 1000
 # Each begins to write the output `path`, and finishes it after a line on stdin.
@@ -116,23 +114,6 @@ def test_a_second_command_is_refused_with_the_number_of_the_process(writer, tmp_
     writer.finish()
     if kind in ("capture", "import"):
         assert open_trace(path).rows == ROWS
-
-
-def test_what_a_killed_command_left_can_be_recovered_or_replaced(tmp_path):
-    path, writer = tmp_path / "new directory/output", Writer()
-    try:
-        writer.begin("capture", path)
-        with pytest.raises(OutputInUse, match=f"process {writer.pid}"):
-            recover(path)
-    finally:
-        writer.kill()
-    with pytest.raises(BlkreelError, match="left by a command that died"):
-        Spool(path, TRACE_SCHEMA, {})
-    copy = path.with_name("copy")
-    shutil.copytree(spool_of(path), spool_of(copy))
-    assert open_trace(recover(path)).rows == ROWS
-    assert open_trace(Spool(copy, TRACE_SCHEMA, {}, force=True).finish({})).rows == 0
-    assert {each.name for each in path.parent.iterdir()} == {"output", "copy"}
 
 
 def test_an_output_with_a_similar_name_is_another_output(tmp_path):

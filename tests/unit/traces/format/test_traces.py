@@ -1,6 +1,7 @@
 """Writing, spooling and reading traces: order, atomic names, what other tools see."""
 
 import os
+import shutil
 import subprocess
 import sys
 import time
@@ -198,13 +199,15 @@ def test_a_killed_writer_loses_at_most_what_was_not_flushed(tmp_path):
     child.kill()
     child.wait()
     assert not output.exists()
-    with pytest.raises(BlkreelError, match="blkreel recover"):
+    with pytest.raises(BlkreelError, match="left by a command that died.*blkreel recover"):
         Spool(output, TRACE_SCHEMA, {})
+    shutil.copytree(spool_of(output), spool_of(tmp_path / "replaced"))
+    assert open_trace(Spool(tmp_path / "replaced", TRACE_SCHEMA, {}, force=True).finish({})).rows == 0
     trace = open_trace(recover(output))
     assert trace.rows >= 130_000
     assert trace.metadata["command"] == ["game"] and trace.metadata["recovered"]
     assert check(trace).errors == []
-    assert not spool_of(output).exists()
+    assert {path.name for path in tmp_path.iterdir()} == {"t.parquet", "replaced"}
 
 
 def test_a_half_written_batch_does_not_spoil_the_rest(tmp_path):
