@@ -22,15 +22,8 @@ def trace(tmp_path):
     return make
 
 
-def test_a_clock_of_a_second_has_no_timing(trace, blkreel, tmp_path):
-    """tests/unit/replay/plan/test_plan.py has the other paces, and sources without completions."""
-    result = blkreel("replay", trace(step_ns=10**9), "--on", DRIVE, "-o", tmp_path / "run", check=False)
-    assert result.returncode == 2
-    assert "have a resolution of 1.00 s, too coarse to repeat them; " in result.stderr and "depth=32" in result.stderr
-    assert not (tmp_path / "run").exists()
-
-
 def test_a_clock_of_a_second_has_an_order(trace, blkreel, tmp_path):
+    """tests/unit/replay/plan/test_plan.py has the paces that are refused."""
     path = trace(step_ns=10**9)
     blkreel("replay", path, "--on", DRIVE, "-o", tmp_path / "run", "--pace", "depth=4")
     assert "limits    no original timing: the clock of the source has steps of 1.00 s" in blkreel("info", path).stdout

@@ -9,7 +9,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from synthetic_runs import write_run, write_trace
+from synthetic_runs import write_run
 
 from blkreel.analysis.compare import interference_file, paired, second_pass
 from blkreel.analysis.compare.interference import interference
@@ -62,34 +62,6 @@ def test_a_second_page_decodes_no_row_and_says_the_same(runs, decoded):
     assert found_in(page(runs)) == found_in(first) and decoded == []
     # A report of one of them has been prepared, too.
     assert found_in(page(runs[0]))[0][1][0]["windows"] and decoded == []
-
-
-def test_a_second_report_of_a_trace_decodes_no_row(tmp_path, decoded):
-    trace = write_trace(tmp_path / "t.parquet", seconds=4)
-    first = page(trace)
-    assert len(decoded) == 2
-    del decoded[:]
-    assert found_in(page(trace)) == found_in(first) and decoded == []
-    fresh = page(trace, keep=False)
-    assert found_in(fresh) == found_in(first) and len(decoded) == 2
-
-
-def test_nothing_is_kept_where_that_was_asked(runs):
-    page(runs, keep=False)
-    assert not any(kept_files(run) for run in runs)
-
-
-def test_another_run_under_the_same_name_is_read_anew(runs, decoded):
-    page(runs)
-    other = write_run(runs[0].parent / "other", "b", seed=77, seconds=4)
-    shutil.copy(other / "records.parquet", runs[2] / "records.parquet")
-    del decoded[:]
-    shown = page(runs)
-    fresh = page(runs, keep=False)
-    assert found_in(shown) == found_in(fresh)
-    # Its figures, its reads, and the pair of which it is one; nothing is known of the others that is not kept.
-    assert sorted(decoded[:6]) == sorted([str(runs[2] / "records.parquet")] * 2 + [
-        str(run / "records.parquet") for run in runs])
 
 
 def test_a_pair_is_of_these_runs_in_this_order(runs, decoded):

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from blkreel.analysis.metrics.accumulator import MetricsAccumulator
-from blkreel.analysis.metrics.partials.distributions import PERCENTILES, Histogram, ValueCounts, bins_of
+from blkreel.analysis.metrics.partials.distributions import PERCENTILES, Histogram, ValueCounts
 from blkreel.common.errors import TraceError
 
 # As durations are: over many powers of two, with their neighbors, and below 0 as lateness may be. 60 fit into 64 bits.
@@ -70,15 +70,6 @@ def test_histograms_add_up_in_any_order(a, b, c):
     for part in (a, b, c):
         grown.add(np.repeat(*part.items()) if part.error == 0 else np.empty(0, np.int64))
     assert grown == a + c + Histogram()
-
-
-def test_bins_ascend_and_are_narrow():
-    numbers = np.unique(np.concatenate([np.arange(-5000, 5000), (np.int64(1) << np.arange(61)) - 1,
-                                        np.int64(1) << np.arange(61), -(np.int64(1) << np.arange(61))]))
-    bins = bins_of(numbers)
-    assert (np.diff(bins) >= 0).all()
-    small = np.abs(numbers) < 512
-    assert (bins[small] == numbers[small]).all()
 
 
 @pytest.mark.parametrize("sign", [1, -1])
