@@ -199,24 +199,6 @@ def test_rankings_show_the_document(four, page):
     assert "On disk (invalid)" in failed and "On disk (invalid)" not in passed
 
 
-def test_intervals_ties_and_too_few_runs_are_drawn_as_what_they_are(four):
-    told, sections = json.loads(json.dumps(four[0][0])), four[0][1]
-    shown = [replace(section, document=one, entries=[replace(entry, document=own) for entry, own in zip(
-        section.entries, one["entries"], strict=True)])
-        for section, one in zip(sections, told["sections"], strict=True)]
-    sure, unsure = (entry["headline"]["read_wait"] for entry in told["sections"][0]["entries"])
-    sure |= {"low": sure["value"] * 0.9, "high": sure["value"] * 1.2, "interval": "95 % interval", "rank": 1}
-    unsure |= {"smallest": 10**9, "largest": 3 * 10**9, "rank": 1}
-    chart = by_id(compare_page.page_of(told, shown))["s0-read-wait"]
-    rows = {row["entry"]: row for row in chart.spec["data"]["values"]}
-    assert rows["In memory"]["thick"] > rows["On disk"]["thick"]
-    assert rows["In memory"]["spread"].startswith("95 % interval") and "range of the runs" in rows["On disk"]["spread"]
-    assert rows["In memory"]["bracket_0"] == rows["On disk"]["bracket_0"] == 1
-    assert any("tie" in note for note in chart.notes) and any("fewer than 6 runs" in note for note in chart.notes)
-    (row,) = [row for row in chart.table.rows if row.entry == "In memory"]
-    assert row.values["read_wait_low_ns"] == sure["low"] and row.values["rank"] == 1
-
-
 def test_the_drives_file_makes_filters_and_relations(page):
     assert "class" in page.filters
     facts = {entry.key: entry.facts for entry in page.entries}
@@ -287,17 +269,12 @@ def test_static_pictures_of_many_drives_have_no_marks_that_cannot_be_seen(fleet)
         assert not re.search(r'<text[^>]*/>| opacity="0"', picture) and picture.count("font-family") == 1
 
 
-def test_numbers_of_the_static_picture_keep_their_digits(alone):
+def test_a_static_picture_keeps_the_digits_of_numbers_and_each_place_of_few_paths(alone):
     chart = by_id(alone[1])["latency-over-time"]
-    latency = alone[0].partial.read.latency
+    picture, latency = static_svg(chart, alone[1]), alone[0].partial.read.latency
     caption = " · ".join(f"read {name} {units.duration(ns)}" for name, ns in (
         ("p99", latency.percentile((99, 100))), ("max", latency.maximum)))
-    assert re.search(r"\d\.\d\d", caption) and f">{caption}<" in static_svg(chart, alone[1])
-
-
-def test_circles_of_the_static_picture_are_few_paths_with_every_place(alone):
-    chart = by_id(alone[1])["latency-over-time"]
-    picture = static_svg(chart, alone[1])
+    assert re.search(r"\d\.\d\d", caption) and f">{caption}<" in picture
     places = [place for dots in re.findall(r'<path d="((?:M[-\d.,]+h0)+)"', picture) for place in dots.split("M")[1:]]
     assert len(places) == sum(1 for row in inline_data(chart.spec) if row.get("entry"))
     assert len(picture) < 30 * len(places) + 20_000 and "var(--read)" in picture
@@ -336,15 +313,6 @@ def test_write_amplification_is_by_the_counters_of_the_drive(alone, tmp_path):
     section = document.report(measured)[1]
     chart = endurance(section.entries, "endurance", drives_file.load(tmp_path / "drives.toml"))
     assert chart.table.rows[0].values["rated_share_per_day"] == pytest.approx(per_day / 600e12)
-
-
-def test_write_amplification_of_few_writes_is_refused_with_the_reason(alone):
-    writes = {"unit": "B", "host": 1_024_000, "media": 4096, "host_step": 512_000, "media_step": 4096}
-    run = alone[0].metadata["run"]
-    measured = replace(alone[0], metadata={**alone[0].metadata, "run": {**run, "telemetry": {"smart": {
-        "changed": {}, "critical_warning": 0, "took_ns": None, "writes": writes}}}})
-    (row,) = by_id(report_page.page_of(*document.report(measured)))["endurance"].table.rows
-    assert row.values["write_amplification"] is None and "too few writes" in row.why["write_amplification"]
 
 
 def test_value_is_throughput_by_price(four, page):

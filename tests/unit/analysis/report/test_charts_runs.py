@@ -45,6 +45,8 @@ def test_intervals_and_ranks_are_those_of_the_document(compared):
             told["rank"], told["low"], told["high"]]
     drawn = {row["entry"]: row for row in charts["read-wait"].spec["data"]["values"]}
     assert drawn[BASE]["low"] < drawn[BASE]["value"] < drawn[BASE]["high"]
+    assert drawn[BASE]["thick"] > drawn["third drive"]["thick"] and drawn[BASE]["spread"].startswith("95 % t interval")
+    assert any("fewer than 6 runs" in note for note in charts["read-wait"].notes)
     assert drawn["third drive"]["low"] == drawn["third drive"]["high"] and drawn["third drive"]["bracket_0"] == 0
     (row,) = [row for row in charts["read-wait"].table.rows if row.entry == "third drive"]
     assert row.values["rank"] is None and "too few runs" in row.why["rank"]

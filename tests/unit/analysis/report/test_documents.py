@@ -16,7 +16,7 @@ from blkreel.analysis.metrics.measure import Measured
 from blkreel.analysis.report import columns, document, present
 from blkreel.analysis.report.page import method
 from blkreel.common import units
-from blkreel.common.errors import BlkreelError, TraceError, UsageError
+from blkreel.common.errors import BlkreelError, UsageError
 from blkreel.traces.format.schema import RUN_SCHEMA, TRACE_SCHEMA
 from blkreel.traces.format.writer import TraceWriter
 
@@ -153,14 +153,6 @@ def test_missing_directories_of_a_page_are_made(tmp_path, four_runs):
     assert (tmp_path / "new/pages/compare.json").exists()
     with pytest.raises(BlkreelError, match="compare.json is not a directory"):
         present.compare(four_runs[:1], tmp_path / "new/pages/compare.json/a.json")
-
-
-def test_foreign_input_leaves_no_page(tmp_path, four_runs):
-    foreign = tmp_path / "foreign.parquet"
-    pd.DataFrame({"a": [1]}).to_parquet(foreign)
-    with pytest.raises(TraceError, match="not a trace"):
-        present.compare([*four_runs, foreign], tmp_path / "compare.html")
-    assert not (tmp_path / "compare.html").exists()
 
 
 def test_a_trace_without_rows_still_gives_a_page(tmp_path):

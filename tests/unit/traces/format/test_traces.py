@@ -54,31 +54,17 @@ def test_a_spool_sorts_rows_of_any_order(tmp_path_factory, batches, sort_rows):
     assert not spool_of(output).exists()
 
 
-def test_one_stuck_io_does_not_hold_all_rows_in_memory(monkeypatch, tmp_path):
-    monkeypatch.setattr(reorder, "_SORT_ROWS", 100)
-    monkeypatch.setattr("blkreel.traces.spool.contents._BATCH_ROWS", 10)
-    spool = Spool(tmp_path / "t.parquet", TRACE_SCHEMA, {})
-    for start in range(200):
-        spool.append(columns(start * 10**9 + np.arange(10)))
-        spool.flush()
-    spool.append(columns([3], latency_ns=10**12))  # submitted at the very start, completed last
-    spool.flush()
-    tables = list(reorder.in_submit_order(SpoolContents(spool.directory, TRACE_SCHEMA, {}).batches))
-    assert sum(table.num_rows for table in tables) == 2001
-    assert max(table.num_rows for table in tables) < 300
-    assert tables[0]["submit_ns"][1].as_py() == 1 and tables[0]["submit_ns"].to_pylist().count(3) == 2
-    spool.discard()
-
-
-@pytest.mark.parametrize("order", ["backwards", "days in turn", "any"])
+@pytest.mark.parametrize("order", ["backwards", "days in turn", "one stuck", "any"])
 def test_rows_in_any_order_are_sorted_with_few_in_memory(monkeypatch, tmp_path, order):
-    """Whole files may be stragglers, as recordings of several days or machines one after the other."""
+    """Whole files may be stragglers, as recordings of several days or machines one after the other; an I/O that is
+    submitted first may complete last."""
     for name, rows in (("_SORT_ROWS", 100), ("_RUN_ROWS", 300), ("_PART_ROWS", 7)):
         monkeypatch.setattr(reorder, name, rows)
     monkeypatch.setattr("blkreel.traces.spool.contents._BATCH_ROWS", 10)
     number = 3000
     times = {"backwards": np.arange(number)[::-1] // 3 * 10**9,
              "days in turn": np.concatenate([np.arange(1000) * 10**8 - day * 10**12 for day in range(3)]),
+             "one stuck": np.append(np.arange(1, number) * 10**8, 3),
              "any": np.random.default_rng(3).integers(0, 700, number) * 10**9}[order]
     spool = Spool(tmp_path / "t.parquet", TRACE_SCHEMA, {})
     for start in range(0, number, 10):
