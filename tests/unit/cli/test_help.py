@@ -103,28 +103,22 @@ def test_output_that_nobody_reads_ends_with_141_and_no_word(words):
 
 
 def test_an_unexpected_error_is_one_line_with_a_file_of_details(monkeypatch, capsys, tmp_path):
+    """Where no file can be written, the details are printed."""
     def fail(**options):
         raise RuntimeError("no such thing")
 
+    def stderr_with(directory):
+        monkeypatch.setattr("tempfile.tempdir", str(directory))
+        with pytest.raises(SystemExit) as ended:
+            entry.main()
+        assert ended.value.code == 1
+        return capsys.readouterr().err
+
     monkeypatch.setattr(entry.cli, "main", fail)
-    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
-    with pytest.raises(SystemExit) as ended:
-        entry.main()
+    line = stderr_with(tmp_path)
     details, = tmp_path.iterdir()
-    assert ended.value.code == 1
-    assert capsys.readouterr().err == (
-        f"blkreel: internal error: RuntimeError: no such thing; details in {details}; "
-        "attach that file to a bug report\n")
+    assert line == (f"blkreel: internal error: RuntimeError: no such thing; details in {details}; "
+                    "attach that file to a bug report\n")
     assert "Traceback" in details.read_text() and 'raise RuntimeError("no such thing")' in details.read_text()
-
-
-def test_an_unexpected_error_on_a_full_disk_prints_the_details(monkeypatch, capsys, tmp_path):
-    def fail(**options):
-        raise RuntimeError("no such thing")
-
-    monkeypatch.setattr(entry.cli, "main", fail)
-    monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "missing"))
-    with pytest.raises(SystemExit):
-        entry.main()
-    errors = capsys.readouterr().err
-    assert errors.startswith("blkreel: internal error: RuntimeError: no such thing\n") and "Traceback" in errors
+    text = stderr_with(tmp_path / "missing")
+    assert text.startswith("blkreel: internal error: RuntimeError: no such thing\n") and "Traceback" in text

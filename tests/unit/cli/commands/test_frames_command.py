@@ -1,13 +1,12 @@
 """`blkreel report --frames`: the document, the page, another drive, and what is refused."""
 
-import json
 import os
-import subprocess
+import shutil
 import sys
 from pathlib import Path
 
-import pyarrow.parquet as pq
 import pytest
+from damaged import StoredMetadata
 from documents import valid_document
 from rendering import BY_COMPUTING, BY_IO, STALL_NS, mangohud, rendered
 
@@ -91,17 +90,11 @@ def test_refusals(run, directory, words, message):
 
 def test_an_invalid_replay_shows_nothing(run, directory):
     """Its latencies are not those of a drive."""
-    records = directory / "fast"
-    invalid = directory / "invalid"
-    subprocess.run(["cp", "-r", records, invalid], check=True)
-    table = pq.read_table(invalid / "records.parquet")
-    metadata = dict(table.schema.metadata)
-    account = json.loads(metadata[b"blkreel.run"])
-    account["verdict"] = {"level": "invalid", "reasons": [{"level": "invalid", "text": "I/O errors"}]}
-    (invalid / "amended.json").write_text(json.dumps({
-        "version": 1, "epoch_ns": json.loads(metadata[b"blkreel.epoch_ns"]), "run": {"verdict": account["verdict"]}}))
-    metadata[b"blkreel.run"] = json.dumps(account).encode()
-    pq.write_table(table.replace_schema_metadata(metadata), invalid / "records.parquet")
+    invalid = shutil.copytree(directory / "fast", directory / "invalid")
+    stored = StoredMetadata(invalid / "records.parquet")
+    verdict = {"level": "invalid", "reasons": [{"level": "invalid", "text": "I/O errors"}]}
+    stored.replace({**stored.whole, "run": {**stored.whole["run"], "verdict": verdict}})
+    (invalid / "amended.json").unlink(missing_ok=True)
     result = run(directory, "report", "t.parquet", "--frames", "kart.csv", "--frames-run", "invalid", "--json")
     frames = valid_document("report", result.stdout)["frames"]
     assert frames["other_drive"]["gone"] is None and "the replay is invalid" in frames["sentence"]

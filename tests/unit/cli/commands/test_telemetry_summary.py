@@ -1,9 +1,7 @@
 """Messages about sensors: before a run in `doctor`, after it in one line."""
 
-import json
-
-import pyarrow.parquet as pq
 import pytest
+from damaged import StoredMetadata
 from fake_sysfs import NVME, PCI, Sys, rapl
 from synthetic_runs import write_run
 
@@ -77,17 +75,8 @@ def test_a_set_of_runs_begins_equally_warm(starts_c, words):
 def test_a_report_tells_of_a_set_that_began_at_other_temperatures(tmp_path):
     paths = [write_run(tmp_path / f"run{seed}", seed=seed) for seed in (1, 2)]
     for path, start_c in zip(paths, (30, 50), strict=True):
-        _tell(path / "records.parquet", {"temperature_c": {"start": start_c, "max": 60, "end": 60}})
+        stored = StoredMetadata(path / "records.parquet")
+        telemetry = {"temperature_c": {"start": start_c, "max": 60, "end": 60}}
+        stored.replace({**stored.whole, "run": {**stored.whole["run"], "telemetry": telemetry}})
     (entry,) = present.compare(paths)["sections"][0]["entries"]
     assert any("began with the drive at" in reason["text"] for reason in entry["verdict"]["reasons"])
-
-
-def _tell(path, telemetry):
-    """Put that into a run's account."""
-    table = pq.read_table(path)
-    metadata = pq.read_metadata(path).metadata
-    run = {**json.loads(metadata[b"blkreel.run"]), "telemetry": telemetry}
-    with pq.ParquetWriter(path, table.schema, store_schema=False) as writer:
-        writer.write_table(table)
-        writer.add_key_value_metadata({key.decode(): value.decode() for key, value in metadata.items()
-                                       if key.startswith(b"blkreel.")} | {"blkreel.run": json.dumps(run)})

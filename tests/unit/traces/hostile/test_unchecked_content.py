@@ -1,11 +1,11 @@
 """Traces and runs that other programs wrote: a message instead of an internal error."""
 
-import json
 import os
 
 import numpy as np
 import pyarrow.parquet as pq
 import pytest
+from damaged import StoredMetadata
 from empty_image import empty_image
 from small_trace import new_trace
 
@@ -17,29 +17,20 @@ def trace(tmp_path):
     return new_trace(tmp_path / "t.parquet", drive_bytes=1 << 20, submit_ns=np.arange(10) * 1000, op=OPS["read"])
 
 
-def rewritten(path, change=lambda table: table, metadata=()):
-    table = change(pq.read_table(path))
-    keys = {**table.schema.metadata, **{f"blkreel.{key}".encode(): json.dumps(value).encode()
-                                        for key, value in metadata}}
-    pq.write_table(table.replace_schema_metadata(keys), path)
-
-
 @pytest.mark.parametrize("words", [["check"], ["slice", "--from", "1us", "-o", "out"], ["replay", "--on", "nil:1GiB",
                                                                                          "-o", "out"]],
                          ids=lambda words: words[0])
 def test_a_column_with_a_null(blkreel, trace, tmp_path, words):
-    def with_null(table):
-        column = table["length_bytes"].to_pylist()
-        index = table.schema.get_field_index("length_bytes")
-        return table.set_column(index, "length_bytes", [[None, *column[1:]]])
-
-    rewritten(trace, with_null)
+    table = pq.read_table(trace)
+    index = table.schema.get_field_index("length_bytes")
+    pq.write_table(table.set_column(index, "length_bytes", [[None, *table["length_bytes"].to_pylist()[1:]]]), trace)
     result = blkreel(words[0], trace, *words[1:], check=False, cwd=tmp_path)
     assert result.returncode == 1 and "column length_bytes has 1 values missing" in result.stderr
 
 
 def test_a_name_of_a_bit_that_is_no_number(blkreel, trace):
-    rewritten(trace, metadata=[("flag_names", {"constructor": "x"})])
+    stored = StoredMetadata(trace)
+    stored.replace({**stored.whole, "flag_names": {"constructor": "x"}})
     result = blkreel("check", trace, check=False)
     assert "flag_names.constructor is not the number of a bit" in result.stderr
 
