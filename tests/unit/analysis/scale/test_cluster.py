@@ -23,8 +23,8 @@ def runs(tmp_path_factory):
     root = tmp_path_factory.mktemp("fleet")
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr("blkreel.traces.format.writer.ROWS_PER_GROUP", 500)
-        cut = write_run(root / "cut", "slow drive", read_us=400, write_us=900, seconds=80)
-    return [cut, *(write_run(root / f"run-{number}", f"drive {number}", seed=number, seconds=20)
+        cut = write_run(root / "cut", "slow drive", read_us=400, write_us=900, seconds=30)
+    return [cut, *(write_run(root / f"run-{number}", f"drive {number}", seed=number, seconds=6)
                    for number in range(1, RUNS))]
 
 

@@ -11,6 +11,7 @@ from tree import APP_START
 from blkreel.traces.format.metadata_types import wrong_metadata
 from blkreel.traces.format.reader import open_trace
 
+pytestmark = pytest.mark.usefixtures("no_pictures")
 # One of each kind: missing, null, the ends of a type, an empty one, a name that is no UTF-8, another type, nested.
 VALUES = {"absent": ABSENT, "null": None, "largest": (1 << 63) - 1, "least": -1 << 63, "large": 1e308, "empty": "",
           "name": "\udcff\x1b", "list": [], "object": {}}
