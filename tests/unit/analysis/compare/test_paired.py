@@ -3,13 +3,13 @@
 import numpy as np
 import pandas as pd
 import pytest
+from small_trace import new_trace
 
 from blkreel.analysis.compare import paired as pairing
 from blkreel.analysis.compare.paired import paired
 from blkreel.analysis.metrics.measure import Measured
 from blkreel.traces.format.schema import RUN_SCHEMA
 from blkreel.traces.format.trace import Trace
-from blkreel.traces.format.writer import TraceWriter
 
 MS = 1_000_000
 
@@ -28,9 +28,7 @@ def run(path, t, slower=1.0, seed=2, apart=40, sha256="5e" * 32):
     t = t.assign(submit_ns=t.due_ns + random.integers(0, apart * MS, len(t)),
                  latency_ns=(random.lognormal(0, .5, len(t)) * MS * slower).astype(np.int64)).sort_values("submit_ns")
     told = {"source": {"sha256": sha256}}
-    with TraceWriter(path, RUN_SCHEMA) as writer:
-        writer.write({name: t[name].to_numpy() for name in t})
-        writer.close({"run": told, "devices": []})
+    new_trace(path, {"run": told, "devices": []}, schema=RUN_SCHEMA, **{name: t[name].to_numpy() for name in t})
     return Measured(path, {"run": told}, len(t), partial=None), t.set_index("source_row")
 
 

@@ -9,6 +9,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from small_trace import new_trace
 from synthetic_runs import write_run
 
 from blkreel.analysis.compare import interference_file, paired, second_pass
@@ -19,7 +20,6 @@ from blkreel.analysis.scale import ReadOptions, partial_cache
 from blkreel.common.errors import TraceError
 from blkreel.traces.format.reader import open_trace
 from blkreel.traces.format.schema import OPS, RUN_SCHEMA
-from blkreel.traces.format.writer import TraceWriter
 
 
 @pytest.fixture(autouse=True)
@@ -143,11 +143,10 @@ def made_up(path, slow):
     at = np.arange(3000)
     scattered = at * 7919 % 1009
     submit_ns = at * 400_000 + scattered * 100
-    with TraceWriter(path / "records.parquet", RUN_SCHEMA, force=True) as out:
-        out.write({"submit_ns": submit_ns, "latency_ns": 40_000 + scattered**2 * slow, "due_ns": submit_ns - scattered,
-                   "offset_bytes": scattered * 4096, "length_bytes": np.where(scattered % 5, 4096, 65_536),
-                   "op": np.where(at % 3, OPS["read"], OPS["write"]), "source_row": at, "status": at * 0})
-        out.close({"run": {"label": path.name, "source": {"sha256": "f" * 64}}})
+    new_trace(path / "records.parquet", {"run": {"label": path.name, "source": {"sha256": "f" * 64}}},
+              schema=RUN_SCHEMA, submit_ns=submit_ns, latency_ns=40_000 + scattered**2 * slow,
+              due_ns=submit_ns - scattered, offset_bytes=scattered * 4096, source_row=at, status=0,
+              length_bytes=np.where(scattered % 5, 4096, 65_536), op=np.where(at % 3, OPS["read"], OPS["write"]))
     return measure(path)
 
 

@@ -17,8 +17,7 @@ from blkreel.analysis.report import columns, document, present
 from blkreel.analysis.report.page import method
 from blkreel.common import units
 from blkreel.common.errors import BlkreelError, UsageError
-from blkreel.traces.format.schema import RUN_SCHEMA, TRACE_SCHEMA
-from blkreel.traces.format.writer import TraceWriter
+from blkreel.traces.format.schema import RUN_SCHEMA
 
 pytestmark = pytest.mark.usefixtures("no_pictures")
 
@@ -156,9 +155,7 @@ def test_missing_directories_of_a_page_are_made(tmp_path, four_runs):
 
 
 def test_a_trace_without_rows_still_gives_a_page(tmp_path):
-    with TraceWriter(tmp_path / "empty.parquet", TRACE_SCHEMA) as writer:
-        writer.close({})
-    document = present.report(tmp_path / "empty.parquet", tmp_path / "report.html")
+    document = present.report(new_trace(tmp_path / "empty.parquet", {}, submit_ns=[]), tmp_path / "report.html")
     assert document["entry"]["headline"]["read_throughput"]["value"] is None
     assert document["entry"]["verdict"]["level"] == "invalid"
     assert "it holds no I/O" in document["entry"]["verdict"]["reasons"][0]["text"]
@@ -168,9 +165,8 @@ def test_a_trace_without_rows_still_gives_a_page(tmp_path):
 def test_a_run_that_issued_nothing_is_not_called_valid(tmp_path):
     """A step of 60 ms on a machine that was delayed for longer."""
     (tmp_path / "run").mkdir()
-    with TraceWriter(tmp_path / "run/records.parquet", RUN_SCHEMA) as writer:
-        writer.close({"run": {"label": "held up", "issued_ops": 0, "verdict": {
-            "level": "valid", "reasons": [], "notes": [], "withheld": []}}})
+    new_trace(tmp_path / "run/records.parquet", {"run": {"label": "held up", "issued_ops": 0, "verdict": {
+        "level": "valid", "reasons": [], "notes": [], "withheld": []}}}, schema=RUN_SCHEMA, submit_ns=[])
     verdict = present.report(tmp_path / "run")["entry"]["verdict"]
     assert verdict["level"] == "invalid"
     assert "it issued no I/O" in verdict["reasons"][0]["text"]
