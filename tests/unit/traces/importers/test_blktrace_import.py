@@ -69,27 +69,42 @@ def test_events_of_many_cpus_meet_in_order_of_time(rows_of):
     assert result.ios["read"] == 1000 and result.missing == []
 
 
-def test_two_at_once_at_one_place_are_two(rows_of):
+def recording_of(text):
+    """Events such as `Q10 64+8 W1`: the letter and the time, the sector and the number of sectors, and of whom."""
     recording = Recording()
-    for time_ns, pid in ((10, 1), (20, 2)):
-        recording.add("Q", time_ns, 64, pid=pid).add("D", time_ns + 1, 64, pid=9)
-    recording.add("C", 100, 64).add("C", 200, 64)
-    rows, _ = rows_of(recording)
-    assert rows.tid.tolist() == [1, 2] and rows.latency_ns.tolist() == [89, 179]
+    for letter, time, sector, sectors, kind, pid in re.findall(r"([A-Z])(\d+) (\d+)(?:\+(\d+))? ?([RW])(\d+)", text):
+        recording.add(letter, int(time), int(sector), int(sectors or 8), "write" if kind == "W" else "read", int(pid))
+    return recording
 
 
-def test_merged_bios_are_one_request_of_the_one_who_made_it(rows_of):
-    recording = Recording()
-    recording.add("Q", 10, 108, pid=1, kind="write").add("G", 11, 108, pid=1, kind="write")
-    recording.add("Q", 12, 116, pid=2, kind="write").add("M", 13, 116, pid=2, kind="write")
-    recording.add("Q", 14, 100, pid=3, kind="write").add("F", 15, 100, pid=3, kind="write")
-    recording.add("D", 20, 100, sectors=24, kind="write", pid=9).add("C", 30, 100, sectors=24, kind="write")
+@pytest.mark.parametrize(("text", "columns", "metadata"), [
+    ("Q10 64 R1, D11 64 R9, Q20 64 R2, D21 64 R9, C100 64 R0, C200 64 R0",
+     {"tid": [1, 2], "latency_ns": [89, 179]}, {}),
     # What was merged leaves nothing behind that a later I/O at the same place could take for its own entry.
-    recording.add("D", 40, 116, kind="write", pid=5).add("C", 50, 116, kind="write")
-    rows, result = rows_of(recording)
-    assert rows.length_bytes.tolist() == [12288, 4096] and rows.tid.tolist() == [1, 5]
-    assert rows.queue_ns.tolist() == [10, -1]
-    assert result.metadata["ledger"]["merged"] == 2
+    ("Q10 108 W1, G11 108 W1, Q12 116 W2, M13 116 W2, Q14 100 W3, F15 100 W3, D20 100+24 W9, C30 100+24 W0, "
+     "D40 116 W5, C50 116 W0", {"length_bytes": [12288, 4096], "tid": [1, 5], "queue_ns": [10, -1]}, {"merged": 2}),
+    ("Q10 8 R77, D20 8 R9, R30 8 R9, D40 8 R9, C100 8 R0",
+     {"submit_ns": [30], "latency_ns": [60], "queue_ns": [30], "tid": [77]}, {"requeued": 1}),
+    ("D20 0+16 R1, C50 0 R0, R60 8 R1, D70 8 R1, C90 8 R0", {"length_bytes": [4096] * 2, "latency_ns": [40, 20]}, {}),
+    ("D20 0+32 R1, C50 0 R0, C70 8+24 R0", {"length_bytes": [16384], "latency_ns": [50]}, {}),
+    ("C5 8 R0, D20 16 R1, C30 16 R0, Q40 24 R1, D41 24 R1", {"latency_ns": [10, -1]},
+     {"in_flight_at_start": 1, "in_flight_at_end": 1}),
+    ("Q10 8 W5, C40 8 W5", {"latency_ns": [30], "tid": [5]}, {"capture_layer": "bio"})],
+    ids=["two at one place", "merged, of who made it", "requeued, of its last issue", "the part that a requeue leaves",
+         "a completion in parts", "cut by the ends", "a drive without requests"])
+def test_events_become_the_ios_that_they_are_of(rows_of, text, columns, metadata):
+    rows, result = rows_of(recording_of(text))
+    assert {name: rows[name].tolist() for name in columns} == columns
+    known = result.metadata | result.metadata["ledger"]
+    assert {name: known[name] for name in metadata} == metadata
+
+
+@pytest.mark.parametrize("nbytes", [1, 511])
+def test_a_front_merge_of_less_than_a_sector_ends(rows_of, nbytes):
+    data = bytearray(recording_of("Q10 8 R1, F20 8 R1, D30 8 R1, C40 8 R0").data)
+    data[48 + 24:48 + 28] = struct.pack("<I", nbytes)  # of the second event
+    rows, _ = rows_of(Recording().raw(bytes(data)))
+    assert len(rows) == 1
 
 
 def test_both_parts_of_a_split_are_of_who_asked(rows_of):
@@ -100,29 +115,6 @@ def test_both_parts_of_a_split_are_of_who_asked(rows_of):
         recording.add("D", time_ns, sector, sectors=1024, pid=9).add("C", time_ns + 100, sector, sectors=1024)
     rows, _ = rows_of(recording)
     assert rows.tid.tolist() == [77, 77] and rows.queue_ns.tolist() == [10, 20]
-
-
-def test_a_requeued_request_has_the_time_of_its_last_issue(rows_of):
-    recording = Recording()
-    recording.add("Q", 10, 8, pid=77).add("D", 20, 8, pid=9).add("R", 30, 8, pid=9).add("D", 40, 8, pid=9)
-    recording.add("C", 100, 8)
-    rows, result = rows_of(recording)
-    assert len(rows) == 1
-    assert (rows.submit_ns[0], rows.latency_ns[0], rows.queue_ns[0], rows.tid[0]) == (30, 60, 30, 77)
-    assert result.metadata["ledger"]["requeued"] == 1
-
-
-def test_the_part_that_a_requeue_leaves_is_an_io_of_its_own(rows_of):
-    recording = Recording().add("D", 20, 0, sectors=16).add("C", 50, 0, sectors=8).add("R", 60, 8, sectors=8)
-    rows, _ = rows_of(recording.add("D", 70, 8, sectors=8).add("C", 90, 8, sectors=8))
-    assert rows.length_bytes.tolist() == [4096, 4096] and rows.latency_ns.tolist() == [40, 20]
-
-
-def test_a_completion_in_parts_is_one_io(rows_of):
-    recording = Recording()
-    recording.add("D", 20, 0, sectors=32).add("C", 50, 0, sectors=8).add("C", 70, 8, sectors=24)
-    rows, _ = rows_of(recording)
-    assert rows.length_bytes.tolist() == [16384] and rows.latency_ns.tolist() == [50]
 
 
 def test_a_write_with_flushes_around_it(rows_of):
@@ -177,14 +169,6 @@ def test_an_append_completes_where_the_drive_has_put_it(rows_of):
     assert [OP_NAMES[op] for op in rows.op] == ["zone_append"] * 3 and rows.tid.tolist() == [1, 2, 3]
     assert (rows.offset_bytes // 512).tolist() == [4104, 8200, 4112] and rows.latency_ns.tolist() == [11, 9, 10]
     assert result.metadata["ledger"]["unmatched"] == result.metadata["ledger"]["reused"] == 0
-
-
-def test_ios_cut_by_the_ends_are_counted(rows_of):
-    recording = Recording()
-    recording.add("C", 5, 8).io(16, 10, 20, 30).add("Q", 40, 24).add("D", 41, 24)
-    rows, result = rows_of(recording)
-    assert rows.latency_ns.tolist() == [10, -1]
-    assert result.metadata["in_flight_at_start"] == 1 and result.metadata["in_flight_at_end"] == 1
 
 
 def test_what_the_tracer_records_before_and_after_the_capture_has_no_row_and_no_count(tmp_path):
@@ -242,14 +226,6 @@ def test_a_dump_of_blkparse_has_notices_at_absolute_times(rows_of):
     assert result.metadata["epoch_ns"] == 0 and not result.metadata["clock_pairs"]
     assert result.metadata["duration_ns"] == 65
     assert open_trace(result.path).metadata["threads"]["100"]["comm"] == "worker"
-
-
-def test_a_drive_without_requests_goes_from_entry_to_completion(rows_of):
-    recording = Recording()
-    recording.add("Q", 10, 8, pid=5, kind="write").add("C", 40, 8, pid=5, kind="write")
-    rows, result = rows_of(recording)
-    assert rows.latency_ns.tolist() == [30] and rows.tid.tolist() == [5]
-    assert result.metadata["capture_layer"] == "bio"
 
 
 def test_several_drives_are_kept_apart(rows_of):
@@ -373,15 +349,6 @@ def test_an_extent_that_would_wrap_is_left_out_and_counted(rows_of, sector, rows
     rows, result = rows_of(Recording().io(8, 10, 20, 30).io(sector, 100, 110, 120))
     assert len(rows) == 1 + rows_left
     assert ("4 events were left out: their extent ends at 2^63 bytes or later" in result.missing) == (not rows_left)
-
-
-@pytest.mark.parametrize("nbytes", [1, 511])
-def test_a_front_merge_of_less_than_a_sector_ends(rows_of, nbytes):
-    recording = Recording().add("Q", 10, 8).add("F", 20, 8).add("D", 30, 8).add("C", 40, 8)
-    data = bytearray(recording.data)
-    data[48 + 24:48 + 28] = struct.pack("<I", nbytes)  # of the second event
-    rows, _ = rows_of(Recording().raw(bytes(data)))
-    assert len(rows) == 1
 
 
 _EVENTS = st.tuples(
