@@ -4,7 +4,7 @@ import json
 
 import numpy as np
 import pytest
-from quiet import progress
+from fake_engine import replay
 from small_trace import new_trace
 from tree import APP_START
 from waiting import wait_until
@@ -22,8 +22,6 @@ from blkreel.replay.drive.target import find_target
 from blkreel.replay.plan.pace import ALL_IDLE, DEPENDENT, ORIGINAL, InFlightLimits, Pace, parse_pace
 from blkreel.replay.plan.plan import LEAD_NS
 from blkreel.replay.plan.planner import plan_trace
-from blkreel.replay.run.directory import RunDirectory
-from blkreel.replay.run.run import Replay, ReplayOptions
 from blkreel.replay.simulated import state as simulated_state
 from blkreel.traces.format.exposure import Exposure
 from blkreel.traces.format.reader import open_trace
@@ -71,7 +69,7 @@ def beside(load, texts, target=DRIVE, pace=ORIGINAL, map_name=None, lead_ns=S, p
 
 def replayed(tmp_path, plan, name="run"):
     """(account, rows of the foreground, rows of the background)"""
-    account = Replay(plan, RunDirectory(tmp_path / name, False), ReplayOptions("x", 1), progress).run()
+    account = replay(plan, tmp_path / name)
     rows = open_trace(tmp_path / name).table().to_pandas()
     is_background = (rows["flags"] & ROLE) != 0
     return account, rows[~is_background], rows[is_background]

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 from cases import cases
+from columns import in_plan_order
 from engine_rule import issued
 from hypothesis import given
 from hypothesis import strategies as st
@@ -33,11 +34,6 @@ def dependent(plan, **columns):
 @pytest.fixture
 def run_lanes(issue):
     return lambda lanes, **options: issue(*lanes, nil_bytes=GIB, **options)
-
-
-def in_plan_order(records):
-    order = np.argsort(records["source_row"], kind="stable")
-    return {name: column[order] for name, column in records.items()}
 
 
 def assert_dependencies_held(plan, rows):

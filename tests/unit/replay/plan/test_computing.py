@@ -7,9 +7,9 @@ import pyarrow as pa
 import pytest
 from cases import cases
 from engine_rule import issued
+from fake_engine import replay
 from hypothesis import given
 from hypothesis import strategies as st
-from quiet import progress
 from small_trace import new_trace
 
 from blkreel.replay.drive.target import find_target
@@ -18,10 +18,9 @@ from blkreel.replay.plan.dependencies import Observed
 from blkreel.replay.plan.history import NONE, THREAD_TIMES, History
 from blkreel.replay.plan.pace import ALL_IDLE, DEPENDENT, parse_idle
 from blkreel.replay.plan.planner import plan_trace
-from blkreel.replay.run.directory import RunDirectory
-from blkreel.replay.run.run import Replay, ReplayOptions
 from blkreel.traces.format.reader import open_trace
-from blkreel.traces.format.schema import FLAGS, TRACE_SCHEMA
+from blkreel.traces.format.schema import FLAGS
+from blkreel.traces.transform.rows import trace_schema
 
 THREADS = {str(tid): {"pid": 1, "comm": "a"} for tid in range(1, 9)}
 US = 1000
@@ -98,12 +97,9 @@ def test_another_drive_gives_the_times_of_the_program_there(threads, processors,
 def planned_run(directory, idle=ALL_IDLE, **metadata):
     """Three threads that compute most of the time, on one processor: what was captured, and its plan on that drive."""
     captured = program([[(0, 0), *[(40 * US, 250 * US)] * 20]] * 3, 80 * US, 1)
-    schema = TRACE_SCHEMA
-    for name in (*THREAD_TIMES, "waited_on", "think_ns"):
-        if name not in schema.names:
-            schema = schema.append(pa.field(name, pa.int64()))
+    schema = trace_schema(pa.schema([(name, pa.int64()) for name in THREAD_TIMES]))
     path = new_trace(directory / "t.parquet", {"devices": [{"name": "src"}], "threads": THREADS, **metadata},
-                     schema=schema, **captured, offset_bytes=np.arange(len(captured["tid"])) * 4096)
+                     schema=schema, **captured)
     return captured, plan_trace(open_trace(path), find_target(DRIVE), pace=DEPENDENT, idle=idle)
 
 
@@ -111,7 +107,7 @@ def planned_run(directory, idle=ALL_IDLE, **metadata):
 def test_a_run_shares_the_processors_of_the_trace(tmp_path, idle, processors):
     """From a trace to a run, on the drive of the trace: its times come back."""
     captured, plan = planned_run(tmp_path, idle, cpu_count=1)
-    account = Replay(plan, RunDirectory(tmp_path / "run", False), ReplayOptions("label", 1), progress).run()
+    account = replay(plan, tmp_path / "run")
     assert account["pace"]["processors"] == processors
     assert account["own_wall_ns"] == pytest.approx(captured["submit_ns"][-1] + 80 * US, rel=0.005)
 

@@ -3,7 +3,8 @@
 import numpy as np
 import pytest
 from cases import cases
-from engine_rule import COMPLETIONS, issued
+from columns import in_batches
+from engine_rule import COMPLETIONS, issued, planned, waited_for
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -27,28 +28,14 @@ def rows(*given, **more):
     return io | more
 
 
-def plan_of(dependencies, io, sizes=(None,), kept=None):
-    """The columns of a lane, made of batches of these sizes. kept: the rows of the trace that are in the lane."""
-    kept = np.arange(len(io["submit_ns"])) if kept is None else np.asarray(kept)
-    parts, low, turn = [], 0, 0
-    while low < len(kept):
-        some = kept[low:low + (sizes[turn % len(sizes)] or len(kept))]
-        part = {name: values[some] for name, values in io.items()}
-        parts.append(dependencies.columns(part, some, io["submit_ns"][some]))
-        low, turn = low + len(some), turn + 1
-    plan = {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
-    return plan | {"due_ns": io["submit_ns"][kept]}
-
-
 def names(plan, row):
     """What one row waits for: ({rows whose completion}, row whose submission)."""
-    return ({row - int(plan[name][row]) for name in COMPLETIONS if plan[name][row]},
-            row - int(plan["behind"][row]) if plan["behind"][row] else None)
+    return waited_for(plan, row), row - int(plan["behind"][row]) if plan["behind"][row] else None
 
 
 def observed(*given, kept=None, reach=None):
     dependencies = Observed(THREADS, History(reach) if reach else None)
-    return plan_of(dependencies, rows(*given), kept=kept), dependencies.counts
+    return planned(dependencies, rows(*given), kept=kept), dependencies.counts
 
 
 def test_a_thread_goes_on_when_what_it_waited_for_is_done():
@@ -72,7 +59,7 @@ def test_what_is_issued_without_waiting_follows_the_row_before():
 def test_computing_before_the_thread_slept_stays_on_a_faster_drive():
     """Read-ahead: submitted at 0, computed until 60, slept until 100, next submitted at 105. Only the sleep shrinks."""
     given = rows((0, 100), (105, 100, 1, 0), (220, 10, 1, 1), blocked_ns=np.array([0, 40, 140]))
-    plan = plan_of(Observed(THREADS), given)
+    plan = planned(Observed(THREADS), given)
     assert plan["compute_ns"].tolist() == [0, 60, 0]
     assert plan["delay_ns"].tolist() == [0, 5, 15]
     assert issued(plan, [100, 100, 10]) == [0, 105, 220]
@@ -84,7 +71,7 @@ def test_computing_before_the_thread_slept_stays_on_a_faster_drive():
 def test_two_waits_between_two_rows_are_no_computing():
     """The thread waits for thread 2's reads in turn, from 10 to 50 and from 60 to 90."""
     given = rows((0, 5, 1), (1, 49, 2), (51, 39, 2, 1), (95, 5, 1, 2), blocked_ns=np.array([0, 0, 49, 70]))
-    plan = plan_of(Observed(THREADS), given)
+    plan = planned(Observed(THREADS), given)
     assert (plan["compute_ns"][3], plan["delay_ns"][3]) == (20, 5)
     assert issued(plan, [0, 0, 0, 0]) == [0, 1, 2, 25]
 
@@ -93,7 +80,7 @@ def test_two_waits_between_two_rows_are_no_computing():
 def test_without_blocked_times_a_row_follows_the_completion_alone(blocked_ns):
     """Also where the count began again, as in another capture."""
     more = {} if blocked_ns is None else {"blocked_ns": np.array(blocked_ns)}
-    plan = plan_of(Observed(THREADS), rows((0, 100), (105, 100, 1, 0), **more))
+    plan = planned(Observed(THREADS), rows((0, 100), (105, 100, 1, 0), **more))
     assert plan["compute_ns"].tolist() == [0, 0]
     assert issued(plan, [1, 1]) == [0, 6]
 
@@ -101,7 +88,7 @@ def test_without_blocked_times_a_row_follows_the_completion_alone(blocked_ns):
 def test_what_was_blocked_is_counted_by_thread():
     """Kernel threads follow other threads' rows: the count of one says nothing of the other."""
     given = rows((0, 100, 1), (20, 50, 9), (130, 10, 9, 0), blocked_ns=np.array([0, 0, 10]))
-    plan = plan_of(Observed(THREADS), given)
+    plan = planned(Observed(THREADS), given)
     assert plan["compute_ns"].tolist() == [0, 0, 0]
 
 
@@ -111,7 +98,7 @@ READ_AHEAD, INHERITED = FLAGS["read_ahead"], FLAGS["inherited"]
 def test_a_thread_waits_for_all_ios_of_one_wake_up():
     """Three reads at once, 100 ns asleep until the last is done: on another drive the first takes longest."""
     given = rows((0, 90), (1, 70), (2, 108), (120, 30, 1, 2), blocked_ns=np.array([0, 0, 0, 100]))
-    plan = plan_of(Observed(THREADS), given)
+    plan = planned(Observed(THREADS), given)
     assert names(plan, 3) == ({0, 1, 2}, 2)
     assert (plan["compute_ns"][3], plan["delay_ns"][3]) == (8, 10)
     assert issued(plan, [500, 70, 10, 30]) == [0, 1, 2, 510]
@@ -127,7 +114,7 @@ def test_rows_that_wait_for_more_than_four_completions_are_counted(make, ios, tr
                  blocked_ns=np.array([0] * ios + [190, 200]))
     for sizes in ((None,), (2,)):
         dependencies = make()
-        plan = plan_of(dependencies, given, sizes)
+        plan = planned(dependencies, given, sizes)
         assert dependencies.counts["truncated"] == truncated
         assert names(plan, ios)[0] == set(range(min(ios, 4)))
 
@@ -147,9 +134,9 @@ def test_rows_that_wait_for_more_than_four_completions_are_counted(make, ios, tr
 def test_what_else_a_thread_has_outstanding_is_not_waited_for(change):
     """The thread sleeps from 30 to 110, and row 1 wakes it."""
     both = rows((0, 80), (10, 100), (20, 0), (120, 10, 1, 1), blocked_ns=np.array([0, 0, 0, 80]))
-    assert names(plan_of(Observed(THREADS), both), 3) == ({0, 1}, 2)
+    assert names(planned(Observed(THREADS), both), 3) == ({0, 1}, 2)
     less = both | {name: np.array(values) for name, values in change.items()}
-    assert names(plan_of(Observed(THREADS), less), 3) == ({1}, 2)
+    assert names(planned(Observed(THREADS), less), 3) == ({1}, 2)
 
 
 def submitted_by_waves(waves, latency_ns):
@@ -185,7 +172,7 @@ def test_waves_of_ios_take_the_time_that_the_program_takes_on_any_drive(waves, d
         waited_on += [last] * len(gaps)
         wave = range(len(waited_on) - len(gaps), len(waited_on))
     given = rows(*zip(submit_ns, slow, [1] * count, waited_on, strict=True), blocked_ns=np.array(blocked_ns))
-    assert issued(plan_of(Observed(THREADS), given), other) == submitted_by_waves(waves, other)[0]
+    assert issued(planned(Observed(THREADS), given), other) == submitted_by_waves(waves, other)[0]
 
 
 @pytest.mark.parametrize(("given", "kept", "waits", "latencies", "times", "count"), [
@@ -260,7 +247,7 @@ def test_the_drive_of_the_trace_gives_its_times_back(dependencies, moments, keep
     io["blocked_ns"] = np.array(data.draw(st.lists(st.integers(-1, 60), min_size=len(moments), max_size=len(moments))))
     kept = [row for row in range(len(moments)) if keep >> row & 1] or [0]
     made = dependencies()
-    plan = plan_of(made, io, kept=kept)
+    plan = planned(made, io, kept=kept)
     latency_ns = io["latency_ns"][kept]
     assert issued(plan, latency_ns) == io["submit_ns"][kept].tolist()
     faster = [data.draw(st.integers(0, max(0, int(one)))) for one in latency_ns]
@@ -275,7 +262,7 @@ def test_the_drive_of_the_trace_gives_its_times_back(dependencies, moments, keep
 def test_batches_do_not_show(dependencies, moments, sizes):
     io = trace_of(moments)
     io["blocked_ns"] = np.arange(len(moments)) * 7
-    whole, parts = plan_of(dependencies(), io), plan_of(dependencies(), io, sizes)
+    whole, parts = planned(dependencies(), io), planned(dependencies(), io, sizes)
     assert all(whole[name].tolist() == parts[name].tolist() for name in whole)
 
 
@@ -296,14 +283,12 @@ def test_what_is_left_out_of_an_inferred_graph_follows_from_the_rest(moments, si
     done_ns = np.maximum(submit_ns + latency_ns, submit_ns + 1)
     count = len(moments)
     for only in (np.ones_like(tid), np.full(count, -1), tid):
-        made, found, low = Inferred(max_parents=count + 1), [set() for _ in range(count)], 0
-        while low < count:
-            some = slice(low, low + sizes[low % len(sizes)])
-            after, _ = made.parents(only[some], np.arange(count)[some], submit_ns[some], latency_ns[some])
+        made, found = Inferred(max_parents=count + 1), [set() for _ in range(count)]
+        for some in in_batches(np.arange(count), sizes):
+            after, _ = made.parents(only[some], some, submit_ns[some], latency_ns[some])
             for parents in after:
-                for row, parent in enumerate(parents.tolist(), low):
+                for row, parent in zip(some.tolist(), parents.tolist(), strict=True):
                     found[row] |= {parent} - {-1}
-            low += sizes[low % len(sizes)]
         first = {int(one): int(np.flatnonzero(only == one)[0]) for one in np.unique(only) if one >= 0}
         full = [{c for c in range(row) if latency_ns[c] >= 0 and done_ns[c] <= submit_ns[row] and
                  (only[c] == only[row] or first.get(int(only[row])) == row)} for row in range(count)]
@@ -317,7 +302,7 @@ def test_what_is_left_out_of_an_inferred_graph_follows_from_the_rest(moments, si
 def test_inferred_depends_on_the_last_completions_of_its_thread():
     """Depth 2: the third comes when the first is done, whatever another thread does meanwhile."""
     made = Inferred()
-    plan = plan_of(made, rows((0, 100, 1), (5, 200, 1), (90, 5, 3), (110, 50, 1), (210, 10, 1)))
+    plan = planned(made, rows((0, 100, 1), (5, 200, 1), (90, 5, 3), (110, 50, 1), (210, 10, 1)))
     assert [names(plan, row) for row in range(5)] == [(set(), None), (set(), 0), (set(), None), ({0}, None),
                                                       ({1, 3}, None)]
     assert plan["delay_ns"].tolist()[3:] == [10, 5]

@@ -3,9 +3,10 @@
 import numpy as np
 import pyarrow as pa
 import pytest
+from columns import joined
 from empty_image import empty_image
 from engine_rule import COMPLETIONS, issued
-from quiet import progress
+from fake_engine import replay
 from small_trace import new_trace
 
 from blkreel.common.errors import UsageError
@@ -17,8 +18,6 @@ from blkreel.replay.plan.batch import issued_rows
 from blkreel.replay.plan.pace import ALL_IDLE, DEPENDENT, ORIGINAL, Pace, parse_idle, parse_pace, parse_paces, scaled
 from blkreel.replay.plan.plan import LEAD_NS, PlannedCounts
 from blkreel.replay.plan.planner import plan_trace
-from blkreel.replay.run.directory import RunDirectory
-from blkreel.replay.run.run import Replay, ReplayOptions
 from blkreel.traces.format.reader import open_trace
 from blkreel.traces.format.schema import FLAGS, OPS, RUN_SCHEMA
 from blkreel.traces.format.trace import Trace
@@ -51,8 +50,7 @@ def trace(tmp_path):
 
 
 def rows_of(lane):
-    batches = list(lane.batches)
-    return {name: np.concatenate([batch[name] for batch in batches]) for name in batches[0]} if batches else {}
+    return joined(lane.batches)
 
 
 def plan_of(trace, target, pace=ORIGINAL, idle=ALL_IDLE, **options):
@@ -363,8 +361,7 @@ def test_batches_do_not_show(groups_trace, image, monkeypatch, options):
     monkeypatch.setattr(Trace, "batches", lambda self, columns=None, rows=0: batches(self, columns, 7))
     parts = [rows_of(lane) for lane in plan_of(opened, target, **options).lanes()]
     for one, other in zip(expected, parts, strict=True):
-        assert {name: values.tolist() for name, values in one.items()} == {
-            name: values.tolist() for name, values in other.items()}
+        assert all(one[name].tolist() == other[name].tolist() for name in one.keys() | other.keys())
 
 
 # Least share of I/Os that wait for another one. Each large read of a model is several I/Os of one thread, which waits
@@ -402,8 +399,7 @@ def test_a_run_of_several_lanes_is_as_planned(groups_trace, tmp_path, options, l
     opened = groups_trace(**({"stream": np.arange(600) % 3} if "stream_paces" in options else {}))
     plan = plan_of(opened, find_target("nil:1GiB"), **options)
     assert len(plan.lanes()) == lanes
-    account = Replay(plan, RunDirectory(tmp_path / "run", False), ReplayOptions("label", 1), progress,
-                     last_use=True).run()
+    account = replay(plan, tmp_path / "run", last_use=True)
     assert account["as_planned"]
     assert len(account["engine"]["lanes"]) == lanes
     rows = open_trace(tmp_path / "run").table()["source_row"].to_numpy()
@@ -415,7 +411,7 @@ def test_the_time_of_what_was_captured_is_told_without_that_of_others(trace, tmp
     opened = trace(submit_ns=np.array([0, 1, 3, 40]) * 10**6, flags=own, tid=np.array([1, 2, 2, 3]))
     for pace in (ORIGINAL, DEPENDENT):
         plan = plan_of(opened, find_target("nil:1GiB"), pace)
-        account = Replay(plan, RunDirectory(tmp_path / pace.name, False), ReplayOptions("label", 1), progress).run()
+        account = replay(plan, tmp_path / pace.name)
         rows = open_trace(tmp_path / pace.name).table().to_pandas().set_index("source_row")
         assert account["own_wall_ns"] == (rows["submit_ns"] + rows["latency_ns"])[2] - rows["submit_ns"][1]
         assert account["wall_ns"] > account["own_wall_ns"]
@@ -424,6 +420,6 @@ def test_the_time_of_what_was_captured_is_told_without_that_of_others(trace, tmp
 def test_lanes_without_rows_are_no_harm(trace, tmp_path):
     opened = trace(submit_ns=np.arange(50) * 1000, offset_bytes=0)
     plan = plan_of(opened, find_target("nil:1GiB"), threads=5)
-    account = Replay(plan, RunDirectory(tmp_path / "run", False), ReplayOptions("label", 1), progress).run()
+    account = replay(plan, tmp_path / "run")
     assert account["as_planned"]
     assert sorted(lane["planned_ops"] for lane in account["engine"]["lanes"]) == [0, 0, 0, 0, 50]

@@ -2,18 +2,16 @@
 
 import numpy as np
 import pytest
+from fake_engine import replay
 from hypothesis import given
 from hypothesis import strategies as st
-from quiet import progress
 
 from blkreel.benchmarks.recipe.run_stream import stream_of, survey_of
 from blkreel.common.errors import UsageError
 from blkreel.replay.drive.target import find_target
 from blkreel.replay.engine.engine import run_engine
 from blkreel.replay.plan.batch import plan_batch
-from blkreel.replay.run.directory import RunDirectory
 from blkreel.replay.run.records import IoChecksum, PrefixChecksum
-from blkreel.replay.run.run import Replay, ReplayOptions
 from blkreel.replay.streams.spec import Bursts, StreamSpec
 from blkreel.replay.streams.workload import plan_workload
 from blkreel.traces.format.reader import open_trace
@@ -59,10 +57,8 @@ def plan_of(specs, stop_ns, target):
 
 @pytest.fixture
 def replayed(tmp_path):
-    def run(specs, stop_ns=None, size="nil:64MiB", engine=run_engine):
-        target = find_target(size)
-        return Replay(plan_of(specs, stop_ns, target), RunDirectory(tmp_path / "run", False),
-                      ReplayOptions("open", 1, engine=engine), progress).run()
+    def run(specs, stop_ns=None, engine=run_engine):
+        return replay(plan_of(specs, stop_ns, find_target("nil:64MiB")), tmp_path / "run", engine)
 
     return run
 
@@ -72,9 +68,7 @@ def test_a_run_that_its_time_ends_is_whole(replayed, tmp_path):
     assert account["completed_ops"] == account["planned_ops"] > 1000
     assert account["as_planned"]
     assert account["partial"] is None
-    rows = open_trace(tmp_path / "run")
-    submit = np.concatenate([batch.column("submit_ns").to_numpy() for batch in rows.batches(["submit_ns"])])
-    assert submit.max() < 55 * MS
+    assert open_trace(tmp_path / "run").table(["submit_ns"])["submit_ns"].to_numpy().max() < 55 * MS
 
 
 def test_a_run_that_its_volume_ends_before_its_time(replayed):
@@ -90,9 +84,7 @@ def test_what_goes_on_behind_others_ends_with_them(replayed, tmp_path):
     account = replayed([writer, reader])
     assert account["as_planned"]
     assert account["partial"] is None
-    names = ["stream", "burst", "due_ns"]
-    parts = [batch.to_pandas() for batch in open_trace(tmp_path / "run").batches(names)]
-    rows = parts[0]
+    rows = open_trace(tmp_path / "run").table(["stream", "burst", "due_ns"]).to_pandas()
     assert (rows.stream == 1).sum() == 48
     # Bursts at 0, 5, .. 40 ms; the reader's last at 40 ms is done at once.
     written = rows[rows.stream == 0]

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 from cases import cases
+from columns import in_batches, joined
 from engine_rule import issued
 from hypothesis import given
 from hypothesis import strategies as st
@@ -27,8 +28,7 @@ def program(steps, latency_ns):
     for kind, compute_ns, *read in steps:
         at += compute_ns
         if kind == "read":
-            row = (at, woken, blocked, -2, -1, -1, -1)
-            for name, value in zip(io, row, strict=True):
+            for name, value in zip(io, (at, woken, blocked, -2, -1, -1, -1), strict=True):
                 io[name].append(value)
             continue
         done_ns = io["submit_ns"][read[0]] + latency_ns[read[0]]
@@ -52,16 +52,14 @@ def completed(io, latency_ns):
 
 def planned(io, sizes=(None,), dependencies=None):
     """The plan with a row for each use, and which rows are reads."""
-    dependencies, uses = dependencies or Observed(THREADS), PageUses()
-    count, low, turn, parts, is_read = len(io["submit_ns"]), 0, 0, [], []
-    while low < count:
-        rows = np.arange(low, min(count, low + (sizes[turn % len(sizes)] or count)))
+    dependencies, uses, parts = dependencies or Observed(THREADS), PageUses(), []
+    for rows in in_batches(np.arange(len(io["submit_ns"])), sizes):
         part = {name: values[rows] for name, values in io.items()}
         part, source_row, submit_ns = uses.merged(part, rows, part["submit_ns"])
-        parts.append(dependencies.columns(part, source_row, submit_ns) | {"due_ns": submit_ns})
-        is_read.append(part["use_of"] == NO_USE)
-        low, turn = low + len(rows), turn + 1
-    return {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}, np.concatenate(is_read)
+        parts.append(dependencies.columns(part, source_row, submit_ns)
+                     | {"due_ns": submit_ns, "is_read": part["use_of"] == NO_USE})
+    plan = joined(parts)
+    return plan, plan.pop("is_read")
 
 
 def submitted(io, latency_ns, sizes=(None,)):
@@ -86,11 +84,12 @@ def test_a_slower_drive_makes_the_thread_wait_where_it_uses_the_pages():
 def programs(draw):
     steps, reads = [], 0
     for _ in range(draw(st.integers(1, 14))):
+        # A computing time of 0 would give two rows one time, and completions that are not told apart.
+        compute_ns = draw(st.integers(1, 50))
         if reads and draw(st.booleans()):
-            steps.append(("use", draw(st.integers(0, 50)), draw(st.integers(0, reads - 1))))
+            steps.append(("use", compute_ns, draw(st.integers(0, reads - 1))))
         else:
-            # A computing time of 0 would give two rows one time, and completions that are not told apart.
-            steps.append(("read", draw(st.integers(1, 50))))
+            steps.append(("read", compute_ns))
             reads += 1
     return steps
 
@@ -99,10 +98,9 @@ def programs(draw):
 @given(steps=programs(), sizes=st.lists(st.integers(1, 5), min_size=1, max_size=3), data=st.data())
 def test_a_program_takes_the_time_that_it_takes_on_any_drive(steps, sizes, data):
     count = sum(step[0] == "read" for step in steps)
-    captured, other = ([3 * value + row / 100 for row, value in enumerate(data.draw(
+    # Nanoseconds times 100, so that no completion has the time of another one or of a row.
+    captured, other = ([300 * value + row + 1 for row, value in enumerate(data.draw(
         st.lists(st.integers(1, most), min_size=count, max_size=count)))] for most in (60, 300))
-    # Nanoseconds times 100, so that no two completions have one time.
-    captured, other = ([round(100 * value) for value in latencies] for latencies in (captured, other))
     steps = [(kind, 100 * compute_ns, *read) for kind, compute_ns, *read in steps]
     # The use of a page again adds nothing on any drive: it is there.
     io = program(steps, captured)

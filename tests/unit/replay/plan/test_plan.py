@@ -4,6 +4,7 @@ import dataclasses
 
 import numpy as np
 import pytest
+from columns import joined
 from empty_image import empty_image
 from small_trace import new_trace
 
@@ -42,8 +43,7 @@ def trace(tmp_path):
 
 
 def planned(plan):
-    batches = list(plan.batches())
-    return {name: np.concatenate([batch[name] for batch in batches]).tolist() for name in batches[0]}
+    return {name: values.tolist() for name, values in joined(plan.batches()).items()}
 
 
 def ranges_of(placed):

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 from cases import cases
-from engine_rule import COMPLETIONS, issued
+from engine_rule import issued, planned, waited_for
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -11,6 +11,7 @@ from blkreel.replay.plan.dependencies import Observed
 from blkreel.replay.plan.infer import Inferred
 from blkreel.traces.format.schema import FLAGS
 
+THREADS = {"1": {"pid": 1, "comm": "a"}, "2": {"pid": 1, "comm": "a"}}
 READ_AHEAD, DEFERRED = FLAGS["read_ahead"], FLAGS["deferred"]
 ROW_BYTES = 4096
 
@@ -58,21 +59,6 @@ def file_of(io):
             "think_ns": np.where(io["waited_on"] >= 0, io["submit_ns"] - done_ns[io["waited_on"]], 0), **io}
 
 
-def planned(io, sizes=(None,), dependencies=None):
-    dependencies = dependencies or Observed({"1": {"pid": 1, "comm": "a"}})
-    count, low, turn, parts = len(io["submit_ns"]), 0, 0, []
-    while low < count:
-        rows = np.arange(low, min(count, low + (sizes[turn % len(sizes)] or count)))
-        part = {name: values[rows] for name, values in io.items()}
-        parts.append(dependencies.columns(part, rows, part["submit_ns"]))
-        low, turn = low + len(rows), turn + 1
-    return {name: np.concatenate([part[name] for part in parts]) for name in parts[0]} | {"due_ns": io["submit_ns"]}
-
-
-def waited_for(plan, row):
-    return {row - int(plan[name][row]) for name in COMPLETIONS if plan[name][row]}
-
-
 # Read in time by the thread of the trace: it waits for the first window only.
 IN_TIME = [(1, 100)] * 8
 
@@ -80,7 +66,7 @@ IN_TIME = [(1, 100)] * 8
 def test_a_slower_drive_makes_the_thread_wait_for_what_was_in_time():
     io = read_to_the_end(IN_TIME, [10] * 8)
     assert io["blocked_ns"].tolist() == [0, 0, *[io["blocked_ns"][2]] * 6], "one wait"
-    plan = planned(io)
+    plan = planned(Observed(THREADS), io)
     assert [waited_for(plan, row) for row in range(8)] == [set(), set(), {0}, {1}, {2}, {3}, {4}, {5}]
     slower = read_to_the_end(IN_TIME, [300] * 8)["submit_ns"].tolist()
     assert issued(plan, [300] * 8) == slower and slower[-1] > io["submit_ns"][-1] + 600
@@ -93,14 +79,14 @@ def test_a_file_takes_the_time_that_the_program_takes_on_any_drive(windows, size
     count = sum(rows for rows, _ in windows)
     captured, other = (data.draw(st.lists(st.integers(1, most), min_size=count, max_size=count)) for most in (80, 400))
     io = read_to_the_end(windows, captured)
-    plan = planned(io, sizes)
+    plan = planned(Observed(THREADS), io, sizes)
     assert issued(plan, captured) == io["submit_ns"].tolist()
     assert issued(plan, other) == read_to_the_end(windows, other)["submit_ns"].tolist()
 
 
 def test_what_was_read_ahead_and_waited_for_is_not_counted_as_in_time():
-    dependencies = Observed({"1": {"pid": 1, "comm": "a"}})
-    planned(read_to_the_end([(2, 100)] * 8, [10] * 16), (5,), dependencies)
+    dependencies = Observed(THREADS)
+    planned(dependencies, read_to_the_end([(2, 100)] * 8, [10] * 16), (5,))
     assert dependencies.in_time.ios(of_workload=False) == 4, "the last two windows, which nothing follows"
     assert dependencies.counts["windowed"] == 6
 
@@ -108,7 +94,7 @@ def test_what_was_read_ahead_and_waited_for_is_not_counted_as_in_time():
 def test_a_long_file_goes_on_in_another_extent():
     io = read_to_the_end(IN_TIME, [10] * 8)
     io["offset_bytes"] = io["offset_bytes"] + (np.arange(8) >= 5) * (1 << 30)
-    assert [waited_for(planned(io), row) for row in range(3, 8)] == [{1}, {2}, {3}, {4}, {5}]
+    assert [waited_for(planned(Observed(THREADS), io), row) for row in range(3, 8)] == [{1}, {2}, {3}, {4}, {5}]
 
 
 @pytest.mark.parametrize("change", [
@@ -119,16 +105,16 @@ def test_what_is_no_read_ahead_of_one_file_in_windows_is_not_waited_for(change):
     """Other files, random places, other threads, rows of one call (all in the queue at once)."""
     io = read_to_the_end(IN_TIME, [10] * 8)
     io |= {name: np.array(values) for name, values in change.items()}
-    dependencies = Observed({"1": {"pid": 1, "comm": "a"}, "2": {"pid": 1, "comm": "a"}})
-    planned(io, dependencies=dependencies)
+    dependencies = Observed(THREADS)
+    planned(dependencies, io)
     assert dependencies.counts["windowed"] == 0
 
 
 def test_a_trace_without_queue_times_is_planned_without_windows():
     io = read_to_the_end(IN_TIME, [10] * 8)
     del io["queue_ns"]
-    assert waited_for(planned(io), 3) == set()
-    assert waited_for(planned(io, dependencies=Inferred()), 3)
+    assert waited_for(planned(Observed(THREADS), io), 3) == set()
+    assert waited_for(planned(Inferred(), io), 3)
 
 
 def test_more_files_than_are_held_are_read_from_anew(monkeypatch):
@@ -136,6 +122,6 @@ def test_more_files_than_are_held_are_read_from_anew(monkeypatch):
     io = read_to_the_end(IN_TIME, [10] * 8)
     io["inode"] = np.array([1, 2, 1, 2, 1, 2, 3, 1])
     io["offset_bytes"] = np.array([0, 0, 1, 1, 2, 2, 0, 3]) * ROW_BYTES
-    dependencies = Observed({"1": {"pid": 1, "comm": "a"}})
-    planned(io, dependencies=dependencies)
+    dependencies = Observed(THREADS)
+    planned(dependencies, io)
     assert dependencies.counts["windowed"] == 2

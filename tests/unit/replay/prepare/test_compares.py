@@ -6,7 +6,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from empty_image import empty_image
-from fake_engine import FakeEngine
+from fake_engine import FakeEngine, replay
 from quiet import progress
 from small_trace import new_trace
 
@@ -17,8 +17,6 @@ from blkreel.replay.plan.pace import ALL_IDLE, ORIGINAL
 from blkreel.replay.plan.planner import plan_trace
 from blkreel.replay.prepare import compares
 from blkreel.replay.prepare.compares import compare_data, compared_blocks
-from blkreel.replay.run.directory import RunDirectory
-from blkreel.replay.run.run import Replay, ReplayOptions
 from blkreel.traces.blocksets.block_set import BlockSet
 from blkreel.traces.format.reader import open_trace
 from blkreel.traces.format.schema import OPS
@@ -123,8 +121,7 @@ def test_a_run_gets_the_data_that_the_prefill_wrote(plan_of, target, tmp_path):
         return FakeEngine()(options, plan, on_rows, on_note) | {"compares_unequal": 1}
 
     plan = plan_of((4096, 4096, COMPARE), (4096, 512, COMPARE))
-    output = RunDirectory(tmp_path / "run", force=False)
-    account = Replay(plan, output, ReplayOptions("label", 1, passthrough=True, engine=engine), progress).run()
+    account = replay(plan, tmp_path / "run", engine, passthrough=True)
     assert seen == [[], [{4096: b"p" * 4096}]]
     assert (account["compares"], account["compared_bytes"], account["compares_unequal"]) == (2, 4608, 1)
     assert account["error_ops"] == 0 and account["verdict"]["level"] == "qualified"

@@ -126,33 +126,22 @@ def test_a_missing_io_is_noticed(plan, tmp_path):
 
 
 def test_an_interrupted_run_is_readable_and_partial(plan, tmp_path):
-    engine = FakeEngine(lambda call, rows: {n: v[-100:] for n, v in rows.items()} if call == 2 else rows)
-    engine_stopped = FakeEngine(stopped="interrupted")
-
-    def first_whole(options, batches, on_rows, on_note):
-        totals = engine(options, batches, on_rows, on_note)
-        return totals | {"stopped": "interrupted"} if len(engine.calls) == 2 else totals
-
-    account = replay(plan, tmp_path / "run", first_whole)
+    account = replay(plan, tmp_path / "run", FakeEngine(
+        lambda call, rows: {n: v[-100:] for n, v in rows.items()} if call == 2 else rows, "interrupted"))
     run = open_trace(tmp_path / "run")
     assert run.rows == 100
     assert account["partial"] == "interrupted"
     assert account["verdict"]["level"] == "invalid"
     with pytest.raises(Interrupted) as error:
-        replay(plan, tmp_path / "run2", engine_stopped)
+        replay(plan, tmp_path / "run2", FakeEngine(stopped="interrupted", at=1))
     assert error.value.exit_code == 130
     assert not (tmp_path / "run2").exists()
 
 
 def test_an_interruption_before_the_first_io_leaves_nothing(plan, tmp_path):
-    engine = FakeEngine(lambda call, rows: {name: column[:0] for name, column in rows.items()} if call == 2 else rows)
-
-    def stopped(options, batches, on_rows, on_note=None):
-        totals = engine(options, batches, on_rows, on_note)
-        return totals | {"stopped": "interrupted"} if len(engine.calls) == 2 else totals
-
     with pytest.raises(Interrupted, match="before its first I/O"):
-        replay(plan, tmp_path / "run", stopped)
+        replay(plan, tmp_path / "run", FakeEngine(
+            lambda call, rows: {n: v[:0] for n, v in rows.items()} if call == 2 else rows, "interrupted"))
     assert not (tmp_path / "run").exists()
 
 
@@ -167,16 +156,8 @@ def test_an_error_before_the_first_io_leaves_nothing(plan, tmp_path):
 
 
 def test_an_error_later_keeps_what_there_is(plan, tmp_path):
-    engine = FakeEngine()
-
-    def breaks(options, batches, on_rows, on_note):
-        totals = engine(options, batches, on_rows, on_note)
-        if len(engine.calls) == 2:
-            raise BlkreelError("the helper broke")
-        return totals
-
     with pytest.raises(BlkreelError, match="marked as partial"):
-        replay(plan, tmp_path / "run", breaks)
+        replay(plan, tmp_path / "run", FakeEngine(error=BlkreelError("the helper broke")))
     run = open_trace(tmp_path / "run")
     assert run.rows == ROWS
     assert run.metadata["run"]["partial"] == "the helper broke"
@@ -311,21 +292,15 @@ def test_what_is_counted_is_in_the_file_where_the_disk_gets_full(plan, tmp_path,
     engine = FakeEngine()
 
     def twice(options, batches, on_rows, on_note):
-        return engine(options, (part for batch in batches for part in halves(batch)), on_rows, on_note)
+        halves = ({name: values[part] for name, values in batch.items()} for batch in batches
+                  for part in (slice(0, len(batch["op"]) // 2), slice(len(batch["op"]) // 2, None)))
+        return engine(options, halves, on_rows, on_note)
 
     with pytest.raises(BlkreelError, match="no space left.*marked as partial"):
         replay(plan, tmp_path / "run", twice)
     run = open_trace(tmp_path / "run")
     assert run.rows == run.metadata["run"]["completed_ops"] == ROWS // 2
     assert "no space left" in run.metadata["run"]["partial"]
-
-
-def halves(batch):
-    count = len(batch["op"])
-    if count < ROWS:
-        return [batch]
-    return [{name: values[part] for name, values in batch.items()} for part in (slice(0, count // 2),
-                                                                               slice(count // 2, None))]
 
 
 def test_what_will_be_written_is_remembered_before_it_is(plan, tmp_path, target):
@@ -339,14 +314,11 @@ def test_what_will_be_written_is_remembered_before_it_is(plan, tmp_path, target)
 
 
 def test_a_run_that_was_killed_knows_when_it_began(plan, tmp_path):
-    engine = FakeEngine()
+    engine = FakeEngine(error=BlkreelError("the helper broke"))
 
     def dies(options, batches, on_rows, on_note):
         on_note({"note": "progress", "start_monotonic_ns": 77})
-        engine(options, batches, on_rows, on_note)
-        if len(engine.calls) == 2:
-            raise BlkreelError("the helper broke")
-        return {"stopped": None}
+        return engine(options, batches, on_rows, on_note)
 
     with pytest.raises(BlkreelError):
         replay(plan, tmp_path / "run", dies)

@@ -6,6 +6,7 @@ from itertools import islice
 import numpy as np
 import pytest
 from cases import cases
+from columns import joined
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -25,10 +26,8 @@ def a_stream(**changes):
 
 
 def whole(spec, *, stop_ns=None, first_batch=0, most=8):
-    parts = list(islice(batches(spec, stop_ns, first_batch), most))
-    if not parts:
-        return {name: np.empty(0, "i8") for name, _ in PLAN_COLUMNS}
-    return {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
+    none = {name: np.empty(0, "i8") for name, _ in PLAN_COLUMNS}
+    return joined(islice(batches(spec, stop_ns, first_batch), most)) or none
 
 
 def blocks_of(spec, plan):

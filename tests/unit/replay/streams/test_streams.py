@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from columns import joined
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -12,11 +13,6 @@ from blkreel.replay.streams.rules import Permutation, ranges
 from blkreel.traces.format.schema import OPS
 
 GIB = 1 << 30
-
-
-def whole(batches):
-    batches = list(batches)
-    return {name: np.concatenate([batch[name] for batch in batches]) for name in batches[0]}
 
 
 @given(st.integers(1, 5000), st.integers(0, 1000))
@@ -37,7 +33,7 @@ def test_a_permutation_is_not_the_identity_and_follows_its_seed():
 def test_ranges_cover_their_extents_once_and_in_order(pairs, chunk):
     start = np.array([p[0] for p in pairs]) * 512
     extents = Extents.of(start, start + np.array([p[1] for p in pairs]) * 512)
-    plan = whole(ranges(extents, "write", chunk * 512))
+    plan = joined(ranges(extents, "write", chunk * 512))
     assert (np.diff(plan["offset_bytes"]) > 0).all()
     assert plan["length_bytes"].max() <= chunk * 512
     assert plan["length_bytes"].sum() == extents.bytes
@@ -72,7 +68,7 @@ def test_the_other_states(name, steps, written):
     assert [step.what for step in state.steps] == steps
     assert sum(step.total_bytes for step in state.steps if not step.erases) == written
     for step in state.steps[1:]:
-        plan = whole(step.plan(0))
+        plan = joined(step.plan(0))
         assert plan["length_bytes"].sum() == step.total_bytes
         assert (plan["offset_bytes"] + plan["length_bytes"]).max() <= state.filled_bytes
 
@@ -90,7 +86,7 @@ def test_a_quarter_is_spare(capacity):
 def test_only_the_spans_of_data_are_written():
     state = state_for("data", GIB, 512, seed=1, spans=[(300 << 20, (400 << 20) + 1), (0, 1 << 20)])
     erase, fill = state.steps
-    plan = whole(fill.plan(0))
+    plan = joined(fill.plan(0))
     assert plan["offset_bytes"].min() == 0
     assert plan["length_bytes"].sum() == fill.total_bytes == (101 << 20) + 4096
     assert state.filled_bytes == 1 << 20
@@ -119,9 +115,9 @@ def test_words_that_do_not_go_together(name, more, words):
 
 def test_enterprise_by_permutation_takes_each_block_once():
     state = state_for("enterprise", 64 << 20, 512, seed=3, permuted=True)
-    offset = whole(state.steps[2].plan(0))["offset_bytes"]
+    offset = joined(state.steps[2].plan(0))["offset_bytes"]
     assert np.sort(offset).tolist() == list(range(0, 64 << 20, 4096))
-    again = whole(state_for("enterprise", 64 << 20, 512, seed=3).steps[2].plan(0))["offset_bytes"]
+    again = joined(state_for("enterprise", 64 << 20, 512, seed=3).steps[2].plan(0))["offset_bytes"]
     assert len(np.unique(again)) < len(again)
 
 

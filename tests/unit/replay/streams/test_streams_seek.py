@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from columns import joined
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -19,15 +20,8 @@ def short_batches(monkeypatch):
     monkeypatch.setattr(rules, "BATCH_ROWS", 64)
 
 
-def whole(batches):
-    batches = list(batches)
-    if not batches:
-        return {}
-    return {name: np.concatenate([batch[name] for batch in batches]) for name in batches[0]}
-
-
 def assert_is_the_rest(make, first_row):
-    all_rows, rest = whole(make(0)), whole(make(first_row))
+    all_rows, rest = joined(make(0)), joined(make(first_row))
     assert all_rows["source_row"].tolist() == list(range(len(all_rows["op"]))), "rows are numbered"
     if first_row >= len(all_rows["op"]):
         assert not rest
@@ -70,7 +64,7 @@ def test_random_writes(blocks, first_row, seed):
 
 
 def test_no_two_batches_of_random_writes_are_alike():
-    block = whole(with_replacement(1 << 40, 4096, "write", 640 * 4096, 1))["offset_bytes"]
+    block = joined(with_replacement(1 << 40, 4096, "write", 640 * 4096, 1))["offset_bytes"]
     assert len(np.unique(block)) == 640
 
 

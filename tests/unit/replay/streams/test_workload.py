@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from columns import joined
 from empty_image import empty_image
 
 from blkreel.common.errors import UsageError
@@ -31,20 +32,15 @@ def reads():
     yield plan_batch(4 * MIB + np.arange(10) * 65536, 65536, OPS["read"])
 
 
-def rows_of(lane):
-    batches = list(lane.batches)
-    return {name: np.concatenate([batch[name] for batch in batches]) for name in batches[0]}
-
-
 def test_each_stream_is_a_lane_at_its_pace(target):
     plan = plan_workload([Stream(0, scaled(2), writes), Stream(1, Pace("depth", 2), reads)], [target], about=ABOUT)
     writer, reader = plan.lanes()
     assert (writer.depth, reader.depth) == (1024, 2)
-    rows = rows_of(writer)
+    rows = joined(writer.batches)
     due_ns = [burst * 500_000_000 + i * 500 for burst in range(3) for i in range(4)]
     assert (rows["due_ns"] - LEAD_NS).tolist() == due_ns
     assert rows["burst"].tolist() == [0] * 4 + [1] * 4 + [2] * 4
-    rows = rows_of(reader)
+    rows = joined(reader.batches)
     assert (rows["due_ns"] == -1).all()
     assert (rows["stream"] == 1).all()
     account = plan.pace_account()
