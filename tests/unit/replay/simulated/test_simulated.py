@@ -19,7 +19,7 @@ from blkreel.common.errors import BlkreelError, SafetyError, UsageError
 from blkreel.common.files.output_lock import spool_of
 from blkreel.common.installation import state_directory
 from blkreel.replay.drive.target import engine_options, find_target
-from blkreel.replay.engine.engine import EngineOptions, run_engine
+from blkreel.replay.engine.engine import Lane
 from blkreel.replay.prepare.precondition import rest
 from blkreel.replay.simulated import state as simulated
 from blkreel.replay.simulated.spec import KEYS, OTHER_KEYS, typical_drives
@@ -35,20 +35,14 @@ def states(tmp_path):
     return tmp_path / "state/simulated"
 
 
-def run(spec, plan, depth=1):
-    parts = []
-    totals = run_engine(EngineOptions(**engine_options([find_target(spec)]), depth=depth, may_write=True), [plan],
-                        lambda rows: parts.append({name: column.copy() for name, column in rows.items()}),
-                        lambda note: None)
-    rows = {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
-    order = np.argsort(rows["source_row"])
-    return totals, {name: column[order] for name, column in rows.items()}
+@pytest.fixture
+def fast_bytes(on_drive, a_plan):
+    """fast_bytes(spec): how much of 100 sequential writes of 1 MiB was as fast as the cache."""
+    def measure(spec):
+        _, rows = on_drive(spec, a_plan(np.arange(100) * MIB, op=OPS["write"], length_bytes=MIB))
+        return int((rows["complete_ns"] - rows["submit_ns"] < 20 * US + MIB).sum()) * MIB
 
-
-def fast_bytes(spec, a_plan, count=100):
-    """How much of a sequential write of 1 MiB pieces was as fast as the cache."""
-    _, rows = run(spec, a_plan(np.arange(count) * MIB, op=OPS["write"], length_bytes=MIB))
-    return int((rows["complete_ns"] - rows["submit_ns"] < 20 * US + MIB).sum()) * MIB
+    return measure
 
 
 def test_the_whole_drive_is_in_its_name():
@@ -63,13 +57,8 @@ def test_the_whole_drive_is_in_its_name():
     assert drive["throttle_at_c"] == 80 and drive["throttle_until_c"] == 75 and drive["throttle_factor"] == 0.3
     assert find_target(drive.spec).simulated.identity == drive.identity
     assert find_target("nil:64GiB,name=a").simulated.identity != find_target("nil:64GiB,name=b").simulated.identity
-
-
-def test_a_plain_one_stays_what_it_is():
-    target = find_target("nil:1GiB")
-    assert target.is_nil and not target.is_simulated
-    assert target.drive.model == "no drive"
-    assert engine_options([target]) == {"nil_bytes": 1 << 30, "nil_targets": 1}
+    plain = find_target("nil:1GiB")
+    assert plain.is_nil and not plain.is_simulated and plain.drive.model == "no drive"
 
 
 def test_every_key_and_its_default_is_documented():
@@ -147,34 +136,31 @@ def test_drives_on_two_clocks_do_not_go_together(others):
         engine_options([find_target("nil:1GiB,clock=virtual"), find_target(others)])
 
 
-def test_two_drives_share_a_virtual_clock(a_plan):
+def test_two_drives_share_a_virtual_clock(on_drive, a_plan):
     specs = ["nil:1GiB,clock=virtual,read_latency=100us", "nil:1GiB,clock=virtual,read_latency=1ms"]
-    parts = []
-    plan = {**a_plan(np.zeros(100, "i8")), "target": np.arange(100) % 2}
-    run_engine(EngineOptions(**engine_options([find_target(spec) for spec in specs]), depth=2), [plan], parts.append,
-               lambda note: None)
+    _, rows = on_drive(specs, {**a_plan(np.zeros(100, "i8")), "target": np.arange(100) % 2}, depth=2)
     for target, least_ns in ((0, 100 * US), (1, MS)):
-        took = np.concatenate([(part["complete_ns"] - part["submit_ns"])[part["target"] == target] for part in parts])
+        took = (rows["complete_ns"] - rows["submit_ns"])[rows["target"] == target]
         assert len(took) == 50
         assert took.min() == least_ns + 1170
     assert all(simulated.load(find_target(spec).simulated)["ios"] == 50 for spec in specs)
 
 
-def test_one_drive_is_not_run_twice_at_once(a_plan):
+def test_one_drive_is_not_run_twice_at_once(on_drive, a_plan):
     """Each would forget what the other did to it."""
     def meanwhile(rows):
         with pytest.raises(SafetyError, match="in use by another run"):
-            run(SLC, a_plan([0]))
-        run(f"{SLC},name=another", a_plan([0]))
+            on_drive(SLC, a_plan([0]))
+        on_drive(f"{SLC},name=another", a_plan([0]))
         seen.append(rows)
 
     seen = []
-    run_engine(EngineOptions(**engine_options([find_target(SLC)])), [a_plan([0])], meanwhile, lambda note: None)
+    on_drive(SLC, a_plan([0]), on_rows=meanwhile)
     assert seen
-    run(SLC, a_plan([0]))
+    on_drive(SLC, a_plan([0]))
 
 
-def test_a_plan_that_breaks_off_has_changed_the_drive(a_plan):
+def test_a_plan_that_breaks_off_has_changed_the_drive(on_drive, a_plan):
     seen = threading.Event()
 
     def plan():
@@ -184,45 +170,44 @@ def test_a_plan_that_breaks_off_has_changed_the_drive(a_plan):
         raise ValueError("the trace is torn")
 
     with pytest.raises(ValueError, match="torn"):
-        run_engine(EngineOptions(**engine_options([find_target(SLC)]), may_write=True), plan(), lambda rows: seen.set(),
-                   lambda note: None)
+        on_drive(SLC, Lane(plan(), 1), on_rows=lambda rows: seen.set())
     assert simulated.load(find_target(SLC).simulated)["cache_fill_bytes"] == 64 * MIB
 
 
-def test_the_cache_is_still_full_in_the_next_run_and_rests_empty_it(a_plan):
+def test_the_cache_is_still_full_in_the_next_run_and_rests_empty_it(fast_bytes):
     target = find_target(SLC)
-    assert fast_bytes(SLC, a_plan) == 64 * MIB
-    assert fast_bytes(SLC, a_plan) == 0
+    assert fast_bytes(SLC) == 64 * MIB
+    assert fast_bytes(SLC) == 0
     for seconds, fast in ((10, 10), (30, 30), (3600, 64)):
         rest(target, seconds * S, what="resting", progress=progress)
-        assert fast_bytes(SLC, a_plan) == fast * MIB, f"after {seconds} s"
+        assert fast_bytes(SLC) == fast * MIB, f"after {seconds} s"
     simulated.erase(target.simulated)
-    assert fast_bytes(SLC, a_plan) == 64 * MIB
+    assert fast_bytes(SLC) == 64 * MIB
     simulated.erase(target.simulated)
     simulated.erase(target.simulated)
 
 
-def test_a_discard_of_all_empties_the_cache(a_plan):
-    assert fast_bytes(SLC, a_plan) == 64 * MIB
-    run(SLC, a_plan(np.arange(4) * (256 << 20), op=OPS["discard"], length_bytes=256 << 20))
-    assert fast_bytes(SLC, a_plan) == 64 * MIB
+def test_a_discard_of_all_empties_the_cache(on_drive, fast_bytes, a_plan):
+    assert fast_bytes(SLC) == 64 * MIB
+    on_drive(SLC, a_plan(np.arange(4) * (256 << 20), op=OPS["discard"], length_bytes=256 << 20))
+    assert fast_bytes(SLC) == 64 * MIB
 
 
-def test_its_clock_and_its_heat_go_on(a_plan):
+def test_its_clock_and_its_heat_go_on(on_drive, a_plan):
     spec = "nil:1GiB,clock=virtual,ambient=20C,heating=10C/W,idle_power=1W,read_power=5W,thermal_time=10s"
     target = find_target(spec)
-    totals, _ = run(spec, a_plan(np.zeros(200_000, "i8")))
+    totals, _ = on_drive(spec, a_plan(np.zeros(200_000, "i8")))
     hot = simulated.load(target.simulated)
     assert hot["clock_ns"] == totals["wall_ns"] > 10 * S
     assert 40 < hot["temperature_c"] < 70
-    totals, _ = run(spec, a_plan([0]))
+    totals, _ = on_drive(spec, a_plan([0]))
     assert totals["simulated"]["samples"][0][1] == pytest.approx(hot["temperature_c"])
     rest(target, 10 * S, what="resting", progress=progress)
     cooler = simulated.load(target.simulated)["temperature_c"]
     assert cooler - 30 == pytest.approx((hot["temperature_c"] - 30) * np.exp(-1), rel=0.01)
 
 
-def test_on_the_real_clock_the_time_between_runs_counts(a_plan):
+def test_on_the_real_clock_the_time_between_runs_counts():
     target = find_target(SLC.replace("virtual", "real"))
     state = {**simulated.fresh(target.simulated), "cache_fill_bytes": 64.0 * MIB}
     simulated.save(target.simulated, state, now_ns=lambda: 100 * S)
@@ -237,8 +222,8 @@ def test_on_the_real_clock_the_time_between_runs_counts(a_plan):
     assert stored["state"]["cache_fill_bytes"] <= 63.7 * MIB
 
 
-def test_a_killed_run_leaves_the_state_from_before(a_plan, states):
-    run(SLC, a_plan(np.arange(8) * MIB, op=OPS["write"], length_bytes=MIB))
+def test_a_killed_run_leaves_the_state_from_before(on_drive, a_plan, states):
+    on_drive(SLC, a_plan(np.arange(8) * MIB, op=OPS["write"], length_bytes=MIB))
     before = simulated.load(find_target(SLC).simulated)
 
     def kill(rows):
@@ -250,26 +235,24 @@ def test_a_killed_run_leaves_the_state_from_before(a_plan, states):
             yield a_plan(np.zeros(30_000, "i8"), op=OPS["write"])
 
     with pytest.raises(BlkreelError, match="killed by signal 9"):
-        run_engine(EngineOptions(**engine_options([find_target(SLC)]), may_write=True), endless(), kill,
-                   lambda note: None)
+        on_drive(SLC, Lane(endless(), 1), on_rows=kill)
     assert simulated.load(find_target(SLC).simulated) == before
     assert sorted(path.suffix for path in states.iterdir()) == [".json", ".lock"], "nothing half written"
 
 
 @pytest.mark.parametrize("text", ["", "{", '{"state": {}}', '{"state": {"clock_ns": "x"}, "saved_at_ns": 1}'])
-def test_a_damaged_state_is_none(a_plan, states, text):
+def test_a_damaged_state_is_none(states, text):
     drive = find_target(SLC).simulated
     simulated.save(drive, simulated.fresh(drive))
     next(states.glob("*.json")).write_text(text)
     assert simulated.load(drive) == simulated.fresh(drive)
 
 
-def test_a_state_that_cannot_be_kept_stops_the_run_before_it(a_plan, monkeypatch, tmp_path):
+def test_a_state_that_cannot_be_kept_stops_the_run_before_it(on_drive, a_plan, monkeypatch, tmp_path):
     (tmp_path / "file").write_text("")
     monkeypatch.setenv("BLKREEL_STATE_DIR", str(tmp_path / "file"))
     with pytest.raises(BlkreelError, match="cannot save"):
-        run_engine(EngineOptions(**engine_options([find_target(SLC)])), [a_plan([0])],
-                   lambda rows: pytest.fail("a row was issued"), lambda note: None)
+        on_drive(SLC, a_plan([0]), on_rows=lambda rows: pytest.fail("a row was issued"))
 
 
 def test_several_threads_are_refused(blkreel, tmp_path):

@@ -1,5 +1,7 @@
 """Simulated drives against a second model of them, and against what holds of any drive."""
 
+import time
+
 import numpy as np
 import pytest
 from cases import cases
@@ -7,29 +9,13 @@ from drive_reference import Reference
 from hypothesis import given
 from hypothesis import strategies as st
 
-from blkreel.replay.drive.target import engine_options, find_target
-from blkreel.replay.engine.engine import EngineOptions, Lane, run_engine
-from blkreel.replay.simulated import state
+from blkreel.replay.drive.target import find_target
+from blkreel.replay.engine.engine import Lane
 from blkreel.replay.simulated.spec import typical_drives
 from blkreel.traces.format.schema import CHECKS, OPS
 
 S, MS, US = 10**9, 10**6, 10**3
 OPS_OF_A_PLAN = [OPS[name] for name in ("read", "write", "flush", "discard", "write_zeroes", *CHECKS)]
-
-
-@pytest.fixture
-def on_drive(issue):
-    """on_drive(spec, plan, depth) runs it on that drive, fresh, and returns totals and records in the plan's order."""
-    def run(spec, plan, depth=1, fresh=True, **options):
-        target = find_target(spec)
-        if fresh:
-            state.erase(target.simulated)
-        totals, rows = issue(*(plan if isinstance(plan, list) else [plan]), **engine_options([target]), depth=depth,
-                             may_write=True, **options)
-        order = np.argsort(rows["source_row"], kind="stable")
-        return totals, {name: column[order] for name, column in rows.items()}
-
-    return run
 
 
 def latencies(rows):
@@ -39,7 +25,7 @@ def latencies(rows):
 @pytest.mark.parametrize(("depth", "iops"), [(1, 12_500), (8, 100_000), (16, 200_000), (64, 200_000)])
 def test_throughput_rises_with_depth_until_the_channels_are_all_busy(on_drive, a_plan, depth, iops):
     spec = "nil:64GiB,clock=virtual,read_latency=80us,channels=16,read_bandwidth=1000GB/s"
-    totals, rows = on_drive(spec, a_plan(np.zeros(20_000, "i8")), depth)
+    totals, rows = on_drive(spec, a_plan(np.zeros(20_000, "i8")), depth=depth)
     assert len(rows["op"]) / totals["wall_ns"] * S == pytest.approx(iops, rel=0.01)
 
 
@@ -53,7 +39,7 @@ def slowdown(on_drive, a_plan, drive):
                      due_ns=np.round(np.arange(writes) * 131072 / 110e6 * S).astype("i8"), stream=1)
     times = []
     for lanes in ([Lane([read], 2)], [Lane([read], 2), Lane([written], 32, background=True)]):
-        _, rows = on_drive(drive, lanes)
+        _, rows = on_drive(drive, *lanes, fresh=True)
         times.append(rows["complete_ns"][rows["stream"] == 0].max() - lead_ns)
     return times[1] / times[0]
 
@@ -83,15 +69,15 @@ def drives():
         "flush_blocks": st.just("yes"), "program": st.sampled_from(["2us", "700us", "3ms"]),
         "cache_program": st.sampled_from(["1us", "200us"]), "cache_fold": st.sampled_from(["1MB/s", "1GB/s"]),
         "random_write_decline": st.sampled_from(["10K", "1MiB"]), "read_slowdown": st.sampled_from(["1", "2", "3.7"]),
-        "stall": st.sampled_from(["stall_every=1ms,stall_for=200us", "stall_every=100us,stall_for=99us"])})
+        # Two keys, which need each other.
+        "stall_every": st.sampled_from(["1ms,stall_for=200us", "100us,stall_for=99us"])}).map(
+            lambda keys: "".join(f",{key}={value}" for key, value in keys.items()))
 
 
 @cases(6)
 @given(data=st.data(), keys=drives())
 def test_it_is_what_a_second_model_says(on_drive, a_plan, data, keys):
-    stall = keys.pop("stall", None)
-    words = [f"{key}={value}" for key, value in keys.items()] + ([stall] if stall else [])
-    spec = ",".join(["nil:1MiB,clock=virtual", *words])
+    spec = f"nil:1MiB,clock=virtual{keys}"
     count = data.draw(st.integers(1, 60))
     random = np.random.default_rng(data.draw(st.integers(0, 2**32)))
     timed = data.draw(st.booleans())
@@ -101,7 +87,7 @@ def test_it_is_what_a_second_model_says(on_drive, a_plan, data, keys):
                   length_bytes=random.choice([512, 4096, 65536, 196608], count),
                   flags=random.choice([0, 0, 8, 16, 24], count))
     depth = data.draw(st.integers(1, 12))
-    totals, rows = on_drive(spec, plan, depth)
+    totals, rows = on_drive(spec, plan, depth=depth, fresh=True)
     expected = np.array(Reference(find_target(spec).simulated).run(plan, depth))
     assert np.array_equal(rows["submit_ns"], expected[:, 0])
     assert np.array_equal(rows["complete_ns"], expected[:, 1])
@@ -112,15 +98,13 @@ def test_it_is_what_a_second_model_says(on_drive, a_plan, data, keys):
 @given(data=st.data(), keys=drives())
 def test_what_holds_of_any_drive(on_drive, a_plan, data, keys):
     """With jitter and heat too: nothing completes before it was submitted, nothing is early, and it comes out again."""
-    stall = keys.pop("stall", None)
-    words = [f"{key}={value}" for key, value in keys.items()] + ([stall] if stall else [])
-    spec = ",".join(["nil:1MiB,clock=virtual,jitter=50%,thermal_time=1s,throttle_at=30C", *words])
+    spec = f"nil:1MiB,clock=virtual,jitter=50%,thermal_time=1s,throttle_at=30C{keys}"
     count = data.draw(st.integers(1, 80))
     random = np.random.default_rng(data.draw(st.integers(0, 2**32)))
     plan = a_plan(random.integers(0, 200, count) * 4096, due_ns=np.cumsum(random.integers(0, 3_000_000, count)),
                   op=random.choice(OPS_OF_A_PLAN, count))
     depth = data.draw(st.integers(1, 12))
-    totals, rows = on_drive(spec, plan, depth)
+    totals, rows = on_drive(spec, plan, depth=depth, fresh=True)
     assert (rows["complete_ns"] >= rows["submit_ns"]).all()
     assert (rows["submit_ns"] >= plan["due_ns"]).all()
     assert totals["stopped"] is None and totals["issued_ops"] == count
@@ -128,7 +112,7 @@ def test_what_holds_of_any_drive(on_drive, a_plan, data, keys):
     late = rows["submit_ns"] > plan["due_ns"]
     assert not late.any() or totals["max_outstanding"] == depth, "late only where the depth was used up"
     assert totals["max_host_lateness_ns"] <= 0
-    _, again = on_drive(spec, plan, depth)
+    _, again = on_drive(spec, plan, depth=depth, fresh=True)
     assert np.array_equal(again["complete_ns"], rows["complete_ns"])
 
 
@@ -142,8 +126,6 @@ def test_the_real_clock_has_the_same_latencies_and_takes_its_time(on_drive, a_pl
 
 def test_a_slow_feeder_takes_none_of_the_drives_time(on_drive, a_plan):
     """The virtual clock stands while a plan is not there, so nothing is late by it."""
-    import time
-
     def plan():
         for block in range(12):
             time.sleep(0.02)
@@ -151,12 +133,10 @@ def test_a_slow_feeder_takes_none_of_the_drives_time(on_drive, a_plan):
             rows["source_row"] = np.arange(block * 10, block * 10 + 10)
             yield rows
 
-    options = EngineOptions(**engine_options([find_target("nil:1GiB,clock=virtual")]))
-    parts = []
-    totals = run_engine(options, plan(), parts.append, lambda note: None)
+    totals, rows = on_drive("nil:1GiB,clock=virtual", Lane(plan(), 32))
     assert totals["underruns"] == totals["max_lateness_ns"] == totals["record_stalls"] == 0
     assert totals["stall_monitor"]["causes"] == {}
-    assert sum(len(part["op"]) for part in parts) == 120
+    assert len(rows["op"]) == 120
 
 
 def test_lanes_keep_the_order_of_the_drives_time(on_drive, a_plan):
@@ -169,11 +149,7 @@ def test_lanes_keep_the_order_of_the_drives_time(on_drive, a_plan):
 
     due_ns = np.arange(300) * 10 * MS
     timed = a_plan(np.zeros(300, "i8"), due_ns=due_ns)
-    options = EngineOptions(**engine_options([find_target("nil:1GiB,clock=virtual,channels=8")]))
-    parts = []
-    totals = run_engine(options, [Lane([timed], 4), Lane(endless(), 3, background=True)], parts.append,
-                        lambda note: None)
-    rows = {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
+    totals, rows = on_drive("nil:1GiB,clock=virtual,channels=8", Lane([timed], 4), Lane(endless(), 3, background=True))
     front = rows["stream"] == 0
     assert np.array_equal(np.sort(rows["submit_ns"][front]), due_ns)
     assert totals["lane_issued"][1] == (~front).sum()
