@@ -10,6 +10,8 @@ import time
 import pytest
 from documented import run_blkreel
 
+from blkreel.benchmarks.recipe.recipe import load_recipe
+from blkreel.cli.commands.drive.test import _overrides
 from blkreel.common.device import describe
 from blkreel.replay.drive.target import find_target
 
@@ -194,3 +196,16 @@ def test_a_dry_run_of_a_resumed_test_shows_the_steps_that_are_left_and_writes_no
     stored = json.loads((output / "test.json").read_text())
     assert shown["dry_run"] and [step["id"] for step in shown["steps"]] == [stored["steps"][-1]["id"]]
     assert {path: checksum(path) for path in before} == before
+
+
+def test_a_trace_is_found_from_wherever_a_test_goes_on(tmp_path, monkeypatch):
+    (tmp_path / "game.parquet").touch()
+    monkeypatch.chdir(tmp_path)
+    recipe = load_recipe("trace")
+    stored = {"overrides": {"trace": "game.parquet", "states": "fresh"}, "working_directory": str(tmp_path)}
+    assert _overrides(recipe, stored) == stored["overrides"]
+    (tmp_path / "elsewhere").mkdir()
+    monkeypatch.chdir(tmp_path / "elsewhere")
+    assert _overrides(recipe, stored) == {"trace": str(tmp_path / "game.parquet"), "states": "fresh"}
+    stored["overrides"]["trace"] = "sample:app-start"
+    assert _overrides(recipe, stored) == stored["overrides"]

@@ -35,18 +35,6 @@ def test_under_a_straight_line_lies_what_the_formula_says(times_us, slope, level
     assert area == pytest.approx(level * (last - first) + slope * (last**2 - first**2) / 2, rel=1e-6, abs=1e-6)
 
 
-@given(TIMES, st.data())
-def test_pieces_add_up_to_the_whole(times_us, data):
-    time_ns = np.array(times_us) * 1000
-    value = np.array(data.draw(st.lists(st.floats(0, 100), min_size=len(time_ns), max_size=len(time_ns))))
-    cut = data.draw(st.integers(times_us[0], times_us[-1])) * 1000
-    whole, all_ns = integral(time_ns, value, time_ns[0], time_ns[-1])
-    left, left_ns = integral(time_ns, value, time_ns[0], cut)
-    right, right_ns = integral(time_ns, value, cut, time_ns[-1])
-    assert left + right == pytest.approx(whole, rel=1e-9, abs=1e-9)
-    assert left_ns + right_ns == all_ns == time_ns[-1] - time_ns[0]
-
-
 @given(st.lists(st.integers(1, 199), min_size=1, max_size=50, unique=True), st.floats(0.1, 50))
 def test_what_lies_in_a_gap_is_neither_in_the_energy_nor_in_the_time(lost, watts):
     """2 Hz for 100 s; some samples are lost, and where more than four in a row are, nobody knows what was there."""
@@ -136,15 +124,22 @@ def test_rubbish_is_counted_and_costs_nothing_else():
     assert "3" in found.notes[0] and "power meter v1" in found.notes[0]
 
 
-def test_a_program_that_dies_leaves_what_it_had_said_and_a_gap():
-    found, _ = ran("echo 0 5; echo 1 5; echo broken pipe of meter >&2; exit 3", 2, 2.5)
+@pytest.fixture
+def short_times(monkeypatch):
+    """After 0.2 s, a program has fallen silent, and is killed that does not end."""
+    monkeypatch.setattr("blkreel.replay.telemetry.power.command._SILENT_NS", S // 5)
+    monkeypatch.setattr("blkreel.replay.telemetry.power.command._END_S", 0.2)
+
+
+def test_a_program_that_dies_leaves_what_it_had_said_and_a_gap(short_times):
+    found, _ = ran("echo 0 5; echo 1 5; echo broken pipe of meter >&2; exit 3", 2, 0.5)
     assert found.watts.tolist() == [5, 5]
     assert "exited with 3" in found.notes[-1] and "broken pipe of meter" in found.notes[-1]
-    assert found.gaps[-1][0] == found.time_ns[-1] and found.gaps[-1][1] - found.gaps[-1][0] > 2 * S
+    assert found.gaps[-1][0] == found.time_ns[-1] and found.gaps[-1][1] - found.gaps[-1][0] > S // 5
 
 
-def test_a_program_that_falls_silent_has_a_gap():
-    found, _ = ran("echo 0 5; sleep 0.01; echo 0.01 5; sleep 60", 2, 2.3)
+def test_a_program_that_falls_silent_has_a_gap(short_times):
+    found, _ = ran("echo 0 5; sleep 0.01; echo 0.01 5; sleep 60", 2, 0.5)
     assert "printed nothing in the last" in found.notes[-1] and len(found.gaps) == 1
 
 
@@ -157,13 +152,7 @@ def test_a_program_that_says_nothing_of_power(script, words, wait_s, monkeypatch
     assert len(found.time_ns) == 0 and words in "; ".join(found.notes)
 
 
-def test_lines_out_of_order_are_put_in_order_and_said():
-    found, _ = ran("echo 3 30; echo 1 10; echo 2 20; echo 2 21; sleep 50", 4)
-    assert found.watts.tolist() == [10, 21, 30]
-    assert any("out of order" in note for note in found.notes) and any("at one time" in note for note in found.notes)
-
-
-def test_nothing_that_the_program_started_outlives_it(tmp_path):
+def test_nothing_that_the_program_started_outlives_it(tmp_path, short_times):
     ran(f"sh -c 'trap \"\" TERM; echo $$ > {tmp_path}/pid; while :; do sleep 0.1; done' & sleep 0.3; echo 0 1; wait", 1)
     pid = int((tmp_path / "pid").read_text())
 
@@ -178,8 +167,8 @@ def test_nothing_that_the_program_started_outlives_it(tmp_path):
 
 # -- a log
 
-def log_of(tmp_path, text, **more):
-    (tmp_path / "log.csv").write_text(text)
+def log_of(tmp_path, text, encoding="utf-8", **more):
+    (tmp_path / "log.csv").write_text(text, encoding)
     return PowerLog(tmp_path / "log.csv", **more)
 
 
@@ -263,7 +252,7 @@ def test_words_of_the_option(text, log):
 
 
 @pytest.mark.parametrize("text", ["", "a.csv,offset=soon", "a.csv,columns=t", "a.csv,columns=t:a*b*c",
-                                  "a.csv,offset=1,color=red"])
+                                  "a.csv,offset=1,color=red", "a.csv,offset=1e12", "a.csv,offset=-1e10"])
 def test_words_that_are_refused(text):
     with pytest.raises(UsageError) as raised:
         parse_power_log(text)
@@ -281,4 +270,55 @@ def test_one_meter_at_one_drive():
 
 def test_samples_that_all_come_at_one_time_are_one():
     found = cleaned([5, 5, 5], [1.0, 2.0, 3.0])
-    assert found.watts.tolist() == [3] and found.rate_hz is None
+    assert found.watts.tolist() == [3] and found.rate_hz is None and "2 samples at one time" in found.notes[0]
+
+
+def test_a_meter_the_wrong_way_round_is_none():
+    with pytest.raises(BlkreelError, match=r"average power -3 W is negative"):
+        cleaned([0, 1, 2], [-2.0, -3.0, -4.0])
+    assert len(cleaned([0, 1, 2], [-0.1, 3.0, 4.0]).watts) == 3  # noise around nothing
+
+
+GOOD = "time,watts\n" + "".join(f"{UNIX + second},{second}.5\n" for second in range(4))
+
+
+@pytest.mark.parametrize(("text", "encoding"), [
+    (GOOD, "utf-16"),                                             # a logger on Windows
+    (GOOD, "utf-8-sig"),
+    (GOOD.replace(",1.5", ",\0" + "1.5"), "utf-8"),               # a block that was not written yet
+    ("time,watts\n" + '"' + "x" * 200_000 + '",1\n' + GOOD, "utf-8"),
+    (GOOD.replace("2.5", '"2.5'), "utf-8")])                      # a quotation mark that nothing closes
+def test_files_that_are_not_quite_a_csv(tmp_path, text, encoding):
+    found = log_of(tmp_path, text, encoding).read(PAIRS, 1000 * S)
+    assert len(found.watts) == 4 and found.watts[0] == 0.5
+
+
+def test_times_since_a_start_are_of_no_run_of_a_test(tmp_path):
+    """Each of its runs would get the watts of the first seconds of the log."""
+    waiting = log_of(tmp_path, "time,watts\n").for_several_runs()
+    relative = log_of(tmp_path, "time,watts\n0,1\n1,2\n")
+    assert len(relative.read(PAIRS, 1000 * S).watts) == 2
+    for refuse in (relative.for_several_runs, TelemetryOptions(power_log=relative).for_several_runs):
+        with pytest.raises(UsageError, match="not since 1970, but a test has several runs"):
+            refuse()
+    with pytest.raises(BlkreelError, match="not since 1970"):
+        waiting.read(PAIRS, 1000 * S)  # which turns out only now
+    log_of(tmp_path, GOOD)
+    assert waiting.read(PAIRS, 1000 * S).watts.tolist() == [0.5, 1.5, 2.5, 3.5]
+
+
+@pytest.mark.parametrize("told", ["a.csv", "a,b.csv,offset=0.1,columns=Time (s):Voltage*Current"])
+def test_a_test_that_goes_on_has_the_meter_it_was_begun_with(told, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    begun = TelemetryOptions(sample_hz=5.0, power_log=parse_power_log(told)).for_several_runs()
+    account = begun.account()
+    (tmp_path / "elsewhere").mkdir()
+    monkeypatch.chdir(tmp_path / "elsewhere")
+    again = TelemetryOptions().resumed_from(account)
+    assert (again.sample_hz, again.power_log.path, again.power_log.offset_s, again.power_log.columns) == (
+        5.0, tmp_path / begun.power_log.path, begun.power_log.offset_s, begun.power_log.columns)
+    assert again.power_log.of_several_runs
+    other, command = TelemetryOptions(power_command="meter"), TelemetryOptions(power_command="meter --lines")
+    assert other.resumed_from(account) == other
+    assert TelemetryOptions().resumed_from(None) == TelemetryOptions()
+    assert TelemetryOptions().resumed_from(command.account()) == command

@@ -34,15 +34,6 @@ time = "300ms"
 """
 
 
-@pytest.fixture
-def drive(tmp_path):
-    path = tmp_path / "drive.img"
-    path.touch()
-    with open(path, "r+b") as file:
-        file.truncate(8 << 20)
-    return path
-
-
 @pytest.fixture(scope="module")
 def made(tmp_path_factory, command_server):
     """A directory with a run of a trace with a pause, and a test, on a file that stands in for a drive."""
@@ -65,14 +56,10 @@ def a_test(made, tmp_path):
     return shutil.copytree(made / "test", tmp_path / "test")
 
 
-def realtime_s(run, monotonic_ns):
-    pair = open_trace(run).metadata["clock_pairs"][0]
-    return (monotonic_ns - pair["monotonic_ns"] + pair["realtime_ns"]) / 1e9
-
-
 def write_log(path, run, watts, *, before_s=1, after_s=1, every_s=0.1, ahead_s=0.0, relative=False):
     metadata = open_trace(run).metadata
-    start_s = 0.0 if relative else realtime_s(run, metadata["epoch_ns"])
+    pair = metadata["clock_pairs"][0]
+    start_s = 0.0 if relative else (metadata["epoch_ns"] - pair["monotonic_ns"] + pair["realtime_ns"]) / 1e9
     seconds = np.arange(-before_s, metadata["run"]["wall_ns"] / 1e9 + after_s, every_s)
     lines = [f"{start_s + at + ahead_s:.6f},{watts}" for at in seconds]
     path.write_text("time,watts\n" + "\n".join(lines) + "\n")
@@ -132,10 +119,10 @@ def test_half_a_log_qualifies(blkreel, run, tmp_path):
     assert any(text.startswith("power not measured for") for text in reasons(run))
 
 
-def test_what_was_amended_does_not_outlive_its_run(blkreel, run, drive, tmp_path):
+def test_what_was_amended_does_not_outlive_its_run(blkreel, run, tmp_path):
     blkreel("power", run, "--log", write_log(tmp_path / "meter.csv", run, 4.0))
-    blkreel("replay", APP_START, "--on", drive, "--map", "wrap", "--pace", "x8", "-o", run, "--force",
-            check=False)
+    blkreel("replay", APP_START, "--on", empty_image(tmp_path / "drive.img", 8 << 20), "--map", "wrap", "--pace", "x8",
+            "-o", run, "--force", check=False)
     assert "power not measured" in reasons(run)
 
 

@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from fake_sysfs import PCI, Sys
 
 from blkreel.common.device import Drive
 from blkreel.common.files import typed_document
@@ -19,6 +20,7 @@ from blkreel.traces.telemetry.file import FILE
 from blkreel.traces.telemetry.reader import read_telemetry
 
 S = 10**9
+CONTROLLER = f"{PCI}/nvme/nvme0"
 
 
 @pytest.fixture
@@ -30,29 +32,30 @@ def target(tmp_path):
 @pytest.fixture
 def sys_root(tmp_path):
     """A machine with one NVMe drive that has a temperature."""
-    root = tmp_path / "sys"
-    disk = root / "devices/pci0000:00/0000:03:00.0/nvme/nvme0/nvme0n1"
-    disk.mkdir(parents=True)
-    (disk / "stat").write_text("0 0 0 0 0 0 0 0 0 0 0\n")
-    chip = disk.parent / "hwmon/hwmon0"
-    chip.mkdir(parents=True)
-    (chip / "device").symlink_to(disk.parent)
-    (chip / "name").write_text("nvme\n")
-    (chip / "temp1_input").write_text("41000\n")
-    (root / "class/hwmon").mkdir(parents=True)
-    (root / "class/hwmon/hwmon0").symlink_to(chip)
-    return root
+    tree = Sys(tmp_path / "sys")
+    tree.file(f"{CONTROLLER}/nvme0n1/stat", "0 0 0 0 0 0 0 0 0 0 0")
+    tree.chip("nvme", CONTROLLER, temp1_input=41000)
+    return tree.root
 
 
 @pytest.fixture
 def nvme(target, sys_root):
     drive = Drive("nvme0n1", "/dev/nvme0n1", "disk", 259, 0, 1 << 20, 512, 512)
-    return replace(target, drive=drive, block=sys_root / "devices/pci0000:00/0000:03:00.0/nvme/nvme0/nvme0n1")
+    return replace(target, drive=drive, block=sys_root / CONTROLLER / "nvme0n1")
 
 
 @pytest.fixture(autouse=True)
-def no_programs(monkeypatch):
-    monkeypatch.setattr("blkreel.replay.telemetry.sensors.smart.find_program", lambda name: None)
+def nvme_cli(tmp_path, monkeypatch):
+    """nvme_cli(script) is the only program that is installed."""
+    program = tmp_path / "nvme"
+    monkeypatch.setattr("blkreel.replay.telemetry.sensors.smart.find_program",
+                        lambda name: str(program) if program.exists() else None)
+
+    def install(script):
+        program.write_text(f"#!/bin/sh\n{script}\n")
+        program.chmod(0o755)
+
+    return install
 
 
 def record(target, tmp_path, options=None, seconds=0.3, sys_root=None, during=lambda: None, totals=None):
@@ -184,12 +187,10 @@ def test_no_drive_has_no_heat(tmp_path):
     assert found.epoch_ns == 5 and found.series("temperature_c")[1].tolist() == [30, 60]
 
 
-def test_counters_of_writes_and_the_latency_log_are_read_from_an_ocp_drive(nvme, sys_root, tmp_path, monkeypatch):
+def test_counters_of_writes_and_the_latency_log_are_read_from_an_ocp_drive(nvme, sys_root, tmp_path, nvme_cli):
     """Data units 1000 to 1100, and media writes of 80 MiB in steps of 4 MiB."""
     (tmp_path / "units").write_text("1000 4194304")
-    program = tmp_path / "nvme"
-    program.write_text(f'''#!/bin/sh
-read units media < {tmp_path}/units
+    nvme_cli(f'''read units media < {tmp_path}/units
 case "$*" in
 smart-log*) echo "{{\\"critical_warning\\": 0, \\"temperature\\": 300, \\"data_units_written\\": $units}}";;
 id-ctrl*) echo "{{\\"lpa\\": 62}}";;
@@ -197,10 +198,7 @@ supported-log-pages*) echo "{{\\"supported_logs\\": [{{\\"lid_0xc0 \\": 1}}, {{\
 *smart-add-log*) echo "{{\\"Physical media units written\\": {{\\"hi\\": 0, \\"lo\\": $media}}}}";;
 *latency-monitor-log*) echo "{{\\"Feature Status\\": 1}}";;
 *) exit 1;;
-esac
-''')
-    program.chmod(0o755)
-    monkeypatch.setattr("blkreel.replay.telemetry.sensors.smart.find_program", lambda name: str(program))
+esac''')
     recorder = Recorder(TelemetryOptions(), [nvme], tmp_path, False, sys_root=sys_root)
     with recorder:
         (tmp_path / "units").write_text(f"1100 {84 << 20}")
@@ -209,19 +207,14 @@ esac
     assert account["smart"]["writes"] == {"unit": "B", "host": 51_200_000, "media": 80 << 20,
                                           "host_step": 100 * 512_000, "media_step": 4 << 20}
     assert recorder.latency_logs() == {"nvme0n1": {"Feature Status": 1}}
-    program.write_text("#!/bin/sh\nexit 1\n")
+    nvme_cli("exit 1")
     assert recorder.latency_logs() == {} and "exited with 1" in recorder.account()["missing"]["latency_log.nvme0n1"]
 
 
-def test_who_asks_smart_finds_what_changed(nvme, sys_root, tmp_path, monkeypatch):
+def test_who_asks_smart_finds_what_changed(nvme, sys_root, tmp_path, nvme_cli):
     (tmp_path / "count").write_text("4")
-    program = tmp_path / "nvme"
-    program.write_text(f'''#!/bin/sh
-echo "{{\\"critical_warning\\": 0, \\"temperature\\": 345, \\"media_errors\\": 0,
-\\"thm_temp1_trans_count\\": $(cat {tmp_path}/count), \\"host_read_commands\\": 9}}"
-''')
-    program.chmod(0o755)
-    monkeypatch.setattr("blkreel.replay.telemetry.sensors.smart.find_program", lambda name: str(program))
+    nvme_cli(f'''echo "{{\\"critical_warning\\": 0, \\"temperature\\": 345, \\"media_errors\\": 0,
+\\"thm_temp1_trans_count\\": $(cat {tmp_path}/count), \\"host_read_commands\\": 9}}"''')
     (sys_root / "class/hwmon/hwmon0").unlink()
     account, found = record(nvme, tmp_path, TelemetryOptions(smart_every_s=0.2), sys_root=sys_root, seconds=0.7,
                             during=lambda: (tmp_path / "count").write_text("6"))
@@ -231,7 +224,7 @@ echo "{{\\"critical_warning\\": 0, \\"temperature\\": 345, \\"media_errors\\": 0
     # Without hwmon, SMART tells the temperature, too.
     assert account["temperature_c"]["end"] == 72 and found.sensors["temperature_c"]["source"] == "nvme smart-log"
     assert found.sensors["smart.thermal_1_transitions"]["samples"] >= 3
-    program.write_text("#!/bin/sh\nexit 1\n")
+    nvme_cli("exit 1")
     (tmp_path / "b").mkdir()
     account, _ = record(nvme, tmp_path / "b", sys_root=sys_root)
     assert account["smart"] is None and "exited with 1" in account["missing"]["smart"]
