@@ -6,7 +6,9 @@ from dataclasses import replace
 import numpy as np
 import pyarrow as pa
 import pytest
+from documented import run_blkreel
 from empty_image import empty_image
+from fake_engine import replay
 from quiet import progress
 from small_trace import new_trace
 from tree import GAME_DOWNLOAD
@@ -25,11 +27,12 @@ from blkreel.replay.plan import survey_cache
 from blkreel.replay.plan.pace import ALL_IDLE, DEPENDENT, ORIGINAL, Pace, parse_idle
 from blkreel.replay.plan.plan import Sharding
 from blkreel.replay.plan.planner import plan_trace
+from blkreel.replay.run import zero_latency as zero_latency_module
 from blkreel.replay.run.account import WITHOUT, baseline_account
 from blkreel.replay.run.baseline import has_background_writes, run_with_baseline
 from blkreel.replay.run.directory import RunDirectory
 from blkreel.replay.run.run import Replay, ReplayOptions
-from blkreel.replay.run.zero_latency import _measured, plan_key, zero_latency
+from blkreel.replay.run.zero_latency import _measured, engine_version, plan_key, zero_latency
 from blkreel.traces.format.reader import open_trace
 from blkreel.traces.format.schema import FLAGS, OPS, TRACE_SCHEMA
 
@@ -74,7 +77,7 @@ def chain(trace):
 def replayed(tmp_path, trace, pace=DEPENDENT, targets=None, name="run", **options):
     plan = plan_trace(trace, targets or find_target(DRIVE), pace=pace, idle=options.pop("idle", ALL_IDLE), **options)
     start_fresh(plan.targets)
-    account = Replay(plan, RunDirectory(tmp_path / name, False), ReplayOptions("x", 1), progress, last_use=True).run()
+    account = replay(plan, tmp_path / name, last_use=True)
     return account, open_trace(tmp_path / name).table().to_pandas().sort_values("source_row")
 
 
@@ -131,7 +134,7 @@ def test_a_plan_of_reads_needs_no_write_permission(chain, tmp_path):
     image = empty_image(tmp_path / "image", 1 << 20)
     plan = plan_trace(chain, find_target(image), pace=DEPENDENT, idle=ALL_IDLE, prefill=False, without=("writes",))
     assert not plan.writes and not plan.changes_a_drive
-    account = Replay(plan, RunDirectory(tmp_path / "run", False), ReplayOptions("x", 1), progress).run()
+    account = replay(plan, tmp_path / "run")
     assert account["as_planned"] and account["completed_ops"] == 2
 
 
@@ -222,6 +225,18 @@ def test_an_entry_with_impossible_content_is_not_used(chain, facts, monkeypatch)
     assert zero_latency(plan, "a" * 64, progress) == expected
 
 
+def test_the_load_time_of_another_planner_is_not_used(tmp_path, monkeypatch):
+    """Within one release it would be taken for that of this one."""
+    versions = []
+    monkeypatch.setattr(zero_latency_module, "_PLANNER", tmp_path)
+    for content in ("first", "second", "second"):
+        (tmp_path / "plan.py").write_text(content)
+        engine_version.cache_clear()
+        versions.append(engine_version())
+    engine_version.cache_clear()
+    assert versions[0] != versions[1] == versions[2]
+
+
 def test_a_run_leaves_no_state_of_the_drive_without_latency(chain, tmp_path):
     replayed(tmp_path, chain)
     assert len(list((tmp_path / "state/simulated").glob("*.json"))) == 1
@@ -236,12 +251,19 @@ def test_the_threads_of_the_trace_are_in_the_run(chain, tmp_path):
 BUSY = "nil:16GiB,clock=virtual,read_latency=100us,channels=1,write_latency=900us,read_bandwidth=4GB/s"
 
 
-def test_the_baseline_is_replayed_first_and_named_in_the_run(blkreel, tmp_path):
-    blkreel("replay", GAME_DOWNLOAD, "--on", BUSY, "-o", tmp_path / "run", "--baseline", "--idle", "cap=1ms",
-            "--json", check=False)
-    run = open_trace(tmp_path / "run").metadata["run"]
+@pytest.fixture(scope="module")
+def busy_run(tmp_path_factory, command_server):
+    """A run beside its baseline."""
+    directory = tmp_path_factory.mktemp("busy")
+    run_blkreel(command_server, directory, "replay", GAME_DOWNLOAD, "--on", BUSY, "-o", "run", "--baseline", "--idle",
+                "cap=1ms")
+    return directory / "run"
+
+
+def test_the_baseline_is_replayed_first_and_named_in_the_run(blkreel, busy_run, tmp_path):
+    run = open_trace(busy_run).metadata["run"]
     baseline = run["baseline"]
-    alone = open_trace(tmp_path / "run" / baseline["path"]).metadata["run"]
+    alone = open_trace(busy_run / baseline["path"]).metadata["run"]
     assert alone["without"] == baseline["without"] == ["writes"] and run["without"] == []
     assert alone["started_at"] <= run["started_at"]
     assert baseline["read_wait_ns"] == alone["reads"]["wait_ns"]
@@ -381,13 +403,11 @@ def test_a_comparison_keeps_runs_without_the_writes_apart(trace, tmp_path):
         ("Original timing", 1), ("Original timing, without writes", 1)]
 
 
-def test_a_page_compares_a_run_with_its_baseline_once(blkreel, tmp_path, monkeypatch):
+def test_a_page_compares_a_run_with_its_baseline_once(busy_run, tmp_path, monkeypatch):
     monkeypatch.setattr(partial_cache, "MIN_ROWS", 0)
-    blkreel("replay", GAME_DOWNLOAD, "--on", BUSY, "-o", tmp_path / "run", "--baseline", "--idle", "cap=1ms",
-            check=False)
 
     def slowdown():
-        document = present.report(tmp_path / "run", tmp_path / "page.json", force=True,
+        document = present.report(busy_run, tmp_path / "page.json", force=True,
                                   read_options=ReadOptions(jobs=1, keep=True))
         return document["entry"]["slowdown_by_writes"]
 

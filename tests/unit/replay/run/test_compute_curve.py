@@ -18,7 +18,6 @@ READ_NS = 1 * MS + 1  # 4 KiB at that bandwidth take 1 ns
 @pytest.fixture
 def trace(tmp_path, monkeypatch):
     """A thread that reads, computes and reads again."""
-    monkeypatch.setenv("BLKREEL_STATE_DIR", str(tmp_path / "state"))
     monkeypatch.setenv("BLKREEL_CACHE_DIR", str(tmp_path / "cache"))
     number = np.arange(READS)
     return new_trace(tmp_path / "t.parquet", {"threads": {"7": {"comm": "game", "pid": 7}}, "title": "Game"},
