@@ -8,6 +8,7 @@ from datetime import UTC, datetime, timedelta
 
 import numpy as np
 import pytest
+from damaged import placed, places
 from empty_image import empty_image
 
 from blkreel.common.device import Drive
@@ -118,16 +119,14 @@ def test_a_drive_never_prepared_has_nothing_to_spoil(target):
     assert load(target) == DriveState()
 
 
-def test_only_the_last_runs_are_told_one_by_one(target):
+def test_only_the_last_runs_are_told_one_by_one(target, monkeypatch):
+    monkeypatch.setattr(drive_state, "_MAX_RUNS", 4)
     save(target, DriveState(name="full"))
-    for number in range(100):
+    for number in range(10):
         about_to_write(target, number, 1, by=f"run {number}")(number, 1)
     state = load(target)
-    assert state.written_since_bytes == sum(range(100))
-    assert state.discarded_since_bytes == 100
-    assert len(state.since) == 64
-    assert state.since[0]["by"] == "earlier runs"
-    assert state.since[-1]["by"] == "run 99"
+    assert (state.written_since_bytes, state.discarded_since_bytes) == (sum(range(10)), 10)
+    assert [run["by"] for run in state.since] == ["earlier runs", "run 7", "run 8", "run 9"]
 
 
 def test_a_discard_of_unknown_size_may_have_taken_all(target):
@@ -351,13 +350,6 @@ def test_a_drive_whose_counts_began_anew_was_reset(sysfs_drive):
     assert words(load(sysfs_drive(7, 99)), NOW) == "unknown: it was full, and the drive was reset since"
 
 
-def fields_of(document, path=()):
-    for key, value in document.items() if isinstance(document, dict) else enumerate(document):
-        yield (*path, key)
-        if isinstance(value, dict | list):
-            yield from fields_of(value, (*path, key))
-
-
 def test_a_damaged_record_stops_no_command(target):
     """Each field with values of other types: the state is as recorded, or unknown."""
     state = state_for("data", 64 * MIB, 512, seed=1, spans=[(0, MIB)])
@@ -367,14 +359,9 @@ def test_a_damaged_record_stops_no_command(target):
     assert load(target).name == "data" and StateRecipe.of(target, load(target)) is not None
     path = drive_state.file_of(target)
     whole = json.loads(path.read_text())
-    for *parents, last in fields_of(whole):
+    for place in places(whole):
         for value in (None, "yesterday", "2026-01-01", 5, -1, [], [None], [5], {}, {"a": 1}):
-            changed = json.loads(json.dumps(whole))
-            at = changed
-            for key in parents:
-                at = at[key]
-            at[last] = value
-            path.write_text(json.dumps(changed))
+            path.write_text(json.dumps(placed(whole, place, value)))
             found = load(target)
             words(found, NOW, drive_state.written_by_others(target, found))
             state_words(target)
