@@ -1,6 +1,5 @@
 """Reading back: what is not as it was written is found, wherever it lies."""
 
-
 import numpy as np
 import pytest
 from cases import cases
@@ -14,7 +13,7 @@ from blkreel.replay.drive import state as drive_state
 from blkreel.replay.drive.target import find_target
 from blkreel.replay.engine.engine import EngineOptions, Payload, run_engine
 from blkreel.replay.plan.extents import Extents, MappedBlocks
-from blkreel.replay.prepare import resume_point, verify
+from blkreel.replay.prepare import resume_point, states, verify
 from blkreel.replay.prepare.precondition import Preparation
 from blkreel.replay.prepare.states import state_for
 from blkreel.replay.streams.rules import ranges
@@ -22,6 +21,12 @@ from blkreel.traces.blocksets.block_set import BlockSet
 
 MIB = 1 << 20
 SIZE = 16 * MIB
+
+
+@pytest.fixture(autouse=True)
+def few_rounds(monkeypatch):
+    """Rates of this machine are steady only by chance."""
+    monkeypatch.setattr(states, "_PTS_ROUNDS", 5)
 
 
 @pytest.fixture
