@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from waiting import wait_until
 
 from blkreel.common.errors import UsageError
-from blkreel.replay.engine.engine import BLOCK_ROWS, RECORD_COLUMNS, EngineOptions, Lane, run_engine
+from blkreel.replay.engine.engine import BLOCK_ROWS, DEPENDENCY_COLUMNS, Lane
 from blkreel.replay.simulated.spec import ZERO_LATENCY, parse
 
 GIB = 1 << 30
@@ -37,9 +37,8 @@ def endless(a_plan, stream=0, every_ns=None):
         yield rows
 
 
-def late(records, stop_ns):
-    """How many were issued after the limit: at most the depth, if the thread lost its processor after the check."""
-    return (records["submit_ns"] > stop_ns).sum()
+def of_lane(records, stream):
+    return {name: column[records["stream"] == stream] for name, column in records.items()}
 
 
 def assert_is_prefix(records, count):
@@ -81,27 +80,26 @@ def test_an_endless_plan_ends_at_the_time(a_plan, run_lanes, every_ns):
     assert totals["time_limit"] is True
     assert totals["stopped"] is None
     assert totals["error_ops"] == totals["abandoned_ops"] == 0
-    assert late(records, 100 * MS) <= 16
+    # At most the depth, if the thread lost its processor after the check.
+    assert (records["submit_ns"] > 100 * MS).sum() <= 16
     assert_is_prefix(records, totals["lane_issued"][0])
     assert totals["planned_ops"] <= totals["issued_ops"] + 10 * BLOCK_ROWS, "it read on and on"
     assert threading.active_count() == before, "its feeder lives on"
     assert helpers_of(os.getpid()) == []
 
 
-def test_io_uring_is_ended_like_that_too(a_plan, tmp_path):
+def test_io_uring_is_ended_like_that_too(a_plan, issue, tmp_path):
     """On a file: what was with the kernel at the time is waited for, and nothing is lost or doubled."""
     image = tmp_path / "image"
     image.write_bytes(bytes(1 << 20))
-    parts = []
     lanes = [Lane(endless(a_plan, 0), 8), Lane(endless(a_plan, 1), 4, background=True)]
-    totals = run_engine(EngineOptions(target=image, stop_ns=100 * MS), lanes, parts.append, lambda note: None)
-    records = {name: np.concatenate([part[name] for part in parts]) for name, _ in RECORD_COLUMNS}
+    totals, records = issue(*lanes, target=image, stop_ns=100 * MS)
     assert totals["time_limit"] is True and totals["stopped"] is None
     assert totals["error_ops"] == totals["abandoned_ops"] == 0
     # What the kernel had no room for at once goes out a moment later.
-    assert late(records, 100 * MS) <= 8 + 4
+    assert (records["submit_ns"] > 100 * MS).sum() <= 8 + 4
     for lane in (0, 1):
-        assert_is_prefix({"source_row": records["source_row"][records["stream"] == lane]}, totals["lane_issued"][lane])
+        assert_is_prefix(of_lane(records, lane), totals["lane_issued"][lane])
 
 
 def test_a_plan_that_is_missing_does_not_hold_the_end_up(a_plan, run_lanes):
@@ -125,8 +123,7 @@ def test_an_endless_lane_in_the_background_ends_with_the_others(a_plan, run_lane
     totals, records = run_lanes(lanes, simulated=(DRIVE,))
     assert totals["stopped"] is None
     assert totals["time_limit"] is False, "it ended because the others had"
-    behind, ahead = (({name: column[records["stream"] == stream] for name, column in records.items()})
-                     for stream in (1, 2))
+    behind, ahead = of_lane(records, 1), of_lane(records, 2)
     assert totals["lane_issued"] == [len(behind["op"]), 100]
     assert_is_prefix(behind, totals["lane_issued"][0])
     assert_is_prefix(ahead, 100)
@@ -146,9 +143,8 @@ def test_the_time_ends_lanes_in_the_background_too(a_plan, run_lanes):
     totals, records = run_lanes(lanes, stop_ns=60 * MS, simulated=(DRIVE,))
     assert totals["time_limit"] is True
     for lane in (0, 1):
-        mine = records["source_row"][records["stream"] == lane]
-        assert np.array_equal(np.sort(mine), np.arange(totals["lane_issued"][lane]))
-        assert len(mine), "each had its turn"
+        assert_is_prefix(of_lane(records, lane), totals["lane_issued"][lane])
+        assert totals["lane_issued"][lane], "each had its turn"
 
 
 def test_the_background_waits_for_the_lanes_of_other_threads(a_plan, run_lanes):
@@ -168,11 +164,8 @@ def test_the_background_waits_for_the_lanes_of_other_threads(a_plan, run_lanes):
 
 def test_rows_behind_others_are_cut_too(a_plan, run_lanes):
     count = 100
-    plan = a_plan(np.zeros(count, "i8"))
-    zeros = np.zeros(count, "i4")
-    plan |= {"after_1": np.minimum(np.arange(count), 1), "after_2": zeros, "after_3": zeros, "after_4": zeros,
-             "behind": zeros, "compute_ns": zeros.astype("i8"), "delay_ns": np.full(count, MS),
-             "compute_cpu_ns": zeros.astype("i8"), "delay_cpu_ns": zeros.astype("i8")}
+    plan = a_plan(np.zeros(count, "i8")) | {name: np.zeros(count, code) for name, code in DEPENDENCY_COLUMNS}
+    plan |= {"after_1": np.minimum(np.arange(count), 1), "delay_ns": np.full(count, MS)}
     totals, records = run_lanes([Lane([plan], 4)], stop_ns=20 * MS + MS // 2, simulated=(ZERO_LATENCY,))
     assert totals["time_limit"] is True
     assert_is_prefix(records, 21)
@@ -201,6 +194,6 @@ def test_what_was_issued_is_the_beginning_of_each_plan(a_plan, run_lanes, data):
     assert (records["submit_ns"] <= stop_ns).all()
     for number, plan in enumerate(plans):
         issued = totals["lane_issued"][number]
-        assert_is_prefix({"source_row": records["source_row"][records["stream"] == number]}, issued)
+        assert_is_prefix(of_lane(records, number), issued)
         if issued < len(plan["op"]) and not lanes[number].background:
             assert totals["time_limit"] is True

@@ -10,7 +10,7 @@ import pytest
 from empty_image import empty_image
 from tree import TREE
 
-from blkreel.replay.engine.engine import COPY_KINDS, EngineOptions, Payload, run_engine
+from blkreel.replay.engine.engine import COPY_KINDS, Payload
 from blkreel.traces.format.schema import OPS
 
 MIB = 1 << 20
@@ -20,17 +20,12 @@ SHARES = [0, 75]
 
 
 @pytest.fixture
-def written(tmp_path, a_plan):
+def written(tmp_path, a_plan, issue):
     """written(length_bytes=..., **options) fills a file through the engine and is what then stands in it."""
-    def fill(length_bytes=65536, size=SIZE, seed=0, **shares):
-        image = tmp_path / "image"
-        image.unlink(missing_ok=True)
-        empty_image(image, size)
-        totals = run_engine(
-            EngineOptions(target=image, may_write=True, direct=False, depth=32, seed=seed,
-                          payload=Payload(**shares)),
-            iter([a_plan(np.arange(0, size, length_bytes), op=OPS["write"], length_bytes=length_bytes)]),
-            lambda rows: None, lambda note: None)
+    def fill(length_bytes=65536, size=SIZE, **shares):
+        image = empty_image(tmp_path / "image", size)
+        totals, _ = issue(a_plan(np.arange(0, size, length_bytes), op=OPS["write"], length_bytes=length_bytes),
+                          target=image, may_write=True, direct=False, depth=32, payload=Payload(**shares))
         assert totals["bytes"] == {"write": size}
         return image.read_bytes()
 
