@@ -40,6 +40,7 @@ def host_effect(**effects):
             "headline": HEADLINE, "queue": None}
 
 
+READ_AHEAD = {"ios": 1000, "read_ahead_ios": 900, "blocked_unknown_ios": 0}
 STOPPED = {"count": 1, "total_ns": 50_000_000, "longest_ns": 50_000_000, "late_ops": 500, "max_late_ns": 49_000_000}
 SMALL = {"count": 9, "total_ns": 2_000_000, "longest_ns": 900_000, "late_ops": 3, "max_late_ns": 800_000}
 
@@ -118,38 +119,16 @@ def test_what_qualifies_a_run_or_makes_it_invalid(level, changes, text):
     assert re.search(text, said)
 
 
-def test_what_was_observed_needs_no_word():
-    pace = {"name": "dependent", "factor": None, "dependencies": "observed",
-            "read_ahead": {"ios": 1000, "read_ahead_ios": 900, "blocked_unknown_ios": 100}}
-    assert judged({"pace": pace, "hazards": 0}) == judged({})
-
-
 @pytest.mark.parametrize(("captured", "here", "read_ahead_ios", "differs"), [
     (2560, 128, 900, True), (128, 128, 900, False), (2560, 128, 100, False), (None, 128, 900, False),
     (128, 0, 900, False)])
 def test_another_length_of_read_ahead_is_said(captured, here, read_ahead_ios, differs):
     """0: the target is a file or simulated."""
     device = {} if captured is None else {"read_ahead_bytes": captured << 10}
-    read_ahead = {"ios": 1000, "read_ahead_ios": read_ahead_ios, "blocked_unknown_ios": 0}
-    level, text = judged({"pace": {"read_ahead": read_ahead}, "source.devices": [device], "source.device": 0,
-                          "drive": {"read_ahead_bytes": here << 10}})
+    level, text = judged({"pace": {"read_ahead": READ_AHEAD | {"read_ahead_ios": read_ahead_ios}},
+                          "source.devices": [device], "source.device": 0, "drive": {"read_ahead_bytes": here << 10}})
     assert (level == "qualified") == differs
     assert ("captured with 2,560 KiB of read-ahead, and this drive has 128 KiB" in text) == differs
-
-
-@pytest.mark.parametrize(("in_time_ios", "duration_ns"), [
-    (100, 900_000_000), (900, 990_000_000), (900, None), (None, 900_000_000)])
-def test_read_ahead_in_time_stays_in_time_on_a_drive_that_is_not_slower(in_time_ios, duration_ns):
-    """The run took a second."""
-    read_ahead = {"ios": 1000, "read_ahead_ios": 900, "blocked_unknown_ios": 0, "in_time_ios": in_time_ios}
-    assert judged({"pace": {"read_ahead": read_ahead}, "source.duration_ns": duration_ns}) == judged({})
-
-
-@pytest.mark.parametrize(("share", "duration_ns"), [
-    (0.25, 900_000_000), (0.9, 990_000_000), (0.9, 1_010_000_000), (0.9, None), (None, 900_000_000)])
-def test_threads_that_sleep_little_or_on_a_drive_of_the_same_speed_are_right(share, duration_ns):
-    """The run took a second."""
-    assert judged({"pace": {"asleep_share": share}, "source.duration_ns": duration_ns}) == judged({})
 
 
 @pytest.mark.parametrize("changes", [
@@ -160,7 +139,13 @@ def test_threads_that_sleep_little_or_on_a_drive_of_the_same_speed_are_right(sha
     {"certificate.host.steal_ns": 10**9, "engine": {"features": {"simulated": True, "clock": "virtual"}}},
     {"certificate": None},  # nobody watched
     {"lateness.max_ns": 10**10, "lateness.queue_full_ops": 900},  # the drive's doing
-])
+    {"hazards": 0, "pace": {"name": "dependent", "factor": None, "dependencies": "observed",
+                            "read_ahead": READ_AHEAD | {"blocked_unknown_ios": 100}}},
+    # Read-ahead in time, and threads that slept, on a drive that is not slower: the run took a second.
+    *({"pace": {"read_ahead": READ_AHEAD | {"in_time_ios": in_time_ios}}, "source.duration_ns": duration_ns}
+      for in_time_ios, duration_ns in ((100, 900_000_000), (900, 990_000_000), (900, None), (None, 900_000_000))),
+    *({"pace": {"asleep_share": share}, "source.duration_ns": duration_ns} for share, duration_ns in (
+        (0.25, 900_000_000), (0.9, 990_000_000), (0.9, 1_010_000_000), (0.9, None), (None, 900_000_000)))])
 def test_what_is_not_held_against_a_run(changes):
     assert judged(changes) == ("valid", "")
 
