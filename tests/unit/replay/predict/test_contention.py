@@ -8,6 +8,7 @@ import pytest
 from click.testing import CliRunner
 from documented import run_blkreel
 from quiet import progress
+from small_trace import new_trace
 
 from blkreel.cli.main import cli
 from blkreel.common.errors import UsageError
@@ -18,7 +19,6 @@ from blkreel.replay.predict.prediction import CheckedErrors, error_of, file_text
 from blkreel.replay.simulated import spec
 from blkreel.traces.format.reader import open_trace
 from blkreel.traces.format.schema import FLAGS
-from blkreel.traces.format.writer import TraceWriter
 
 ALONE = "nil:8GiB,clock=virtual,read_latency=100us,write_latency=50us,channels=8,read_bandwidth=500MB/s"
 BACKGROUND = ("--pace", "dependent", "--background", "writes=150MB/s", "--background-lead", "1s", "--baseline")
@@ -30,13 +30,9 @@ def write_load(path, seed, length_bytes, think_ns, depth=1):
     lengths = np.random.default_rng(seed).choice(length_bytes, rows)
     submit_ns = np.arange(rows) * (think_ns + 100_000)
     waited_on = np.maximum(np.arange(rows) - depth, -1)
-    with TraceWriter(path) as out:
-        out.write({"submit_ns": submit_ns, "latency_ns": np.full(rows, 100_000), "op": np.zeros(rows, "i8"),
-                   "offset_bytes": np.cumsum(lengths) - lengths, "length_bytes": lengths,
-                   "flags": np.full(rows, FLAGS["own"]), "waited_on": waited_on,
-                   "think_ns": np.where(waited_on < 0, 0, think_ns)})
-        out.close({"title": f"load {seed}"})
-    return path
+    return new_trace(path, {"title": f"load {seed}"}, submit_ns=submit_ns, latency_ns=100_000, flags=FLAGS["own"],
+                     offset_bytes=np.cumsum(lengths) - lengths, length_bytes=lengths, waited_on=waited_on,
+                     think_ns=np.where(waited_on < 0, 0, think_ns))
 
 
 LOADS = {"large": (1, [1 << 20, 512 << 10], 100_000), "mixed": (2, [4096, 131072, 1 << 20], 50_000),

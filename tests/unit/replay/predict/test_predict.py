@@ -1,6 +1,7 @@
 """Drives that are fitted to runs: on the virtual clock, where the drive behind the runs is known."""
 
 import json
+import re
 import tomllib
 
 import numpy as np
@@ -10,13 +11,14 @@ from quiet import progress
 from small_trace import new_trace
 from tree import GAME_DOWNLOAD
 
+from blkreel.cli.main import cli
+from blkreel.common.errors import UsageError
 from blkreel.replay.predict import fit
 from blkreel.replay.predict.measured_run import beside_write, read_run, simulated_latencies
 from blkreel.replay.predict.prediction import checked
 from blkreel.replay.simulated.spec import parse
 from blkreel.traces.format.reader import open_trace
 from blkreel.traces.format.schema import FLAGS, TRACE_SCHEMA
-from blkreel.traces.format.writer import TraceWriter
 
 DRIVE = ("nil:8GiB,clock=virtual,read_latency=150us,write_latency=60us,channels=8,read_bandwidth=700MB/s,"
          "write_bandwidth=300MB/s,read_slowdown=3,flush_latency=900us,read_spread=0.8/0.9/1/1.2/2/5/9")
@@ -31,14 +33,11 @@ def write_trace(path, seed, own=True, writes=0.3):
     op = (choose.random(rows) < writes).astype("i8")
     op[choose.random(rows) < 0.01] = 2
     waited_on = np.arange(rows) - 1
-    with TraceWriter(path) as out:
-        out.write({"submit_ns": submit_ns, "latency_ns": np.full(rows, 100_000), "op": op,
-                   "offset_bytes": np.where(op == 2, 0, choose.integers(0, 500_000, rows) * 4096),
-                   "length_bytes": np.where(op == 2, 0, choose.choice([4096, 16384, 131072], rows)),
-                   "flags": np.full(rows, FLAGS["own"] if own else 0),
-                   **({"waited_on": waited_on, "think_ns": np.where(waited_on < 0, 0, think_ns)} if own else {})})
-        out.close({"title": f"workload {seed}"})
-    return path
+    waits = {"flags": FLAGS["own"], "waited_on": waited_on, "think_ns": np.where(waited_on < 0, 0, think_ns)}
+    return new_trace(path, {"title": f"workload {seed}"}, submit_ns=submit_ns, latency_ns=100_000, op=op,
+                     offset_bytes=np.where(op == 2, 0, choose.integers(0, 500_000, rows) * 4096),
+                     length_bytes=np.where(op == 2, 0, choose.choice([4096, 16384, 131072], rows)),
+                     **(waits if own else {}))
 
 
 @pytest.fixture(scope="module")
@@ -185,11 +184,11 @@ def test_runs_that_no_drive_can_be_fitted_to(fitted, place, blkreel, tmp_path, n
     ('size = "1GiB"\nread_spread = "1/2/1/2/3/4/5"\n', "invalid read_spread"), ("size = ", "is not TOML"),
     ('size = "1GiB"\n[fitted]\nload_time_error = "small"\n', "fitted.load_time_error is not a number"),
     ('size = "1GiB"\nfitted = 3\n', "fitted is not an object"), (None, "not the file of a drive")])
-def test_files_that_are_no_drive(tmp_path, blkreel, text, message):
+def test_files_that_are_no_drive(tmp_path, text, message):
     (tmp_path / "d.toml").write_text(text or "")
     file = tmp_path / "d.toml" if text else "/dev/null"
-    result = blkreel("predict", "sample:app-start", file, check=False)
-    assert result.returncode == 2 and message in result.stderr
+    with pytest.raises(UsageError, match=message):
+        cli.main(["predict", "sample:app-start", str(file)], standalone_mode=False)
 
 
 @pytest.mark.parametrize("text, message", [
@@ -197,13 +196,14 @@ def test_files_that_are_no_drive(tmp_path, blkreel, text, message):
     ('size = "64GiB"\nread_latency = [1]\n', "d.toml: read_latency: '[1]' is not a time"),
     ('size = "64GiB"\nread_latncy = "1us"\n', "d.toml: unknown key 'read_latncy'; did you mean 'read_latency'"),
     ('size = "64GiB"\nclock = "fast"\n', "d.toml: invalid clock: 'fast'")])
-def test_a_drive_that_does_not_fit_is_named(tmp_path, blkreel, text, message):
+def test_a_drive_that_does_not_fit_is_named(tmp_path, capsys, text, message):
     """Of several files."""
     (tmp_path / "a.toml").write_text('size = "64GiB"\n')
     (tmp_path / "d.toml").write_text(text)
-    result = blkreel("predict", "sample:app-start", tmp_path / "a.toml", tmp_path / "d.toml", check=False)
-    assert result.returncode == 2 and message in result.stderr and "--map" not in result.stderr
-    assert result.stdout == ""
+    with pytest.raises(UsageError, match=re.escape(message)) as error:
+        cli.main(["predict", "sample:app-start", *(str(tmp_path / name) for name in ("a.toml", "d.toml"))],
+                 standalone_mode=False)
+    assert "--map" not in str(error.value) and capsys.readouterr().out == ""
 
 
 @pytest.mark.parametrize("resolution_ns", [1000, 10**9])
