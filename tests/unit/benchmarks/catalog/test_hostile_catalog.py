@@ -1,6 +1,5 @@
 """A catalog of others: no name in one of its documents leads out of it, and no field stops a command."""
 
-import copy
 import hashlib
 import json
 import math
@@ -12,7 +11,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from cases import is_fuzzing
-from damaged import outcome
+from damaged import outcome, placed
 
 from blkreel.benchmarks.catalog import Catalog, collected
 from blkreel.benchmarks.catalog.comparison import join
@@ -88,13 +87,9 @@ def fields(document, path=()):
 
 def replaced(result, changes):
     """The result with other values of fields, with its id and its checksum computed anew."""
-    made = copy.deepcopy(result)
+    made = result.copy()
     for path, value in changes.items():
-        *parents, last = path
-        at = made
-        for key in parents:
-            at = at[key]
-        at[last] = value
+        made = placed(made, path, value)
     if ("id",) not in changes and isinstance(made["measured"], dict):
         made["id"] = id_of(made["measured"])
     if ("checksum",) not in changes:
