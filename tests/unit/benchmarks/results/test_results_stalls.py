@@ -10,7 +10,6 @@ from synthetic_tests import MS, SECOND
 from blkreel.benchmarks.step_metrics.fine_bins import FineBins
 from blkreel.benchmarks.step_metrics.stalls import find, period_of
 from blkreel.benchmarks.step_metrics.steady_time import became_steady, steady
-from blkreel.replay.prepare.steady_state import is_steady
 
 seeds = st.integers(0, 2**32 - 1)
 
@@ -134,8 +133,6 @@ def test_bins_of_a_long_run_stay_few(monkeypatch):
 ])
 def test_steady_by_hand(rounds, steady_from):
     assert became_steady(rounds) == steady_from
-    if len(rounds) == 5:
-        assert is_steady(rounds) == (steady_from == 0)
 
 
 def test_steady_rate_and_time_of_a_drive_that_stalls():
