@@ -4,11 +4,6 @@ from small_benchmark import runner_of
 from blkreel.replay.drive.target import find_target
 
 
-@pytest.fixture(autouse=True)
-def state_directory(tmp_path, monkeypatch):
-    monkeypatch.setenv("BLKREEL_STATE_DIR", str(tmp_path / "state"))
-
-
 @pytest.fixture
 def target():
     return find_target("nil:64MiB")

@@ -3,6 +3,7 @@
 import json
 
 import pytest
+from empty_image import empty_image
 from small_benchmark import RECIPE, STEPS, Engine
 from tree import GAME_LOAD
 
@@ -186,15 +187,13 @@ def test_what_is_read_may_lack_what_going_on_needs(tmp_path):
 
 
 def test_another_drive_than_it_was_begun_on_is_refused(tmp_path):
-    for name in ("a", "b"):
-        with open(tmp_path / name, "wb") as file:
-            file.truncate(MIB)
-    head = {"drive": describe(find_target(tmp_path / "a").drive)}
-    check_unchanged(head, find_target(tmp_path / "a"))
+    first, other = (find_target(empty_image(tmp_path / name, MIB)) for name in ("a", "b"))
+    head = {"drive": describe(first.drive)}
+    check_unchanged(head, first)
     with pytest.raises(UsageError, match="is another drive"):
-        check_unchanged(head, find_target(tmp_path / "b"))
+        check_unchanged(head, other)
     with pytest.raises(UsageError, match="changed from 4096 to 512 bytes"):
-        check_unchanged({**head, "block_bytes": 4096}, find_target(tmp_path / "a"))
+        check_unchanged({**head, "block_bytes": 4096}, first)
 
 
 def test_a_test_of_a_trace_needs_one():

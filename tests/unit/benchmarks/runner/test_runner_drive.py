@@ -5,6 +5,7 @@ import json
 from contextlib import contextmanager
 
 import pytest
+from empty_image import empty_image
 from quiet import progress
 from small_benchmark import RECIPE, STEPS, Engine
 
@@ -115,10 +116,7 @@ def test_rounds_that_were_skipped_are_wanted_again_with_a_new_state(a_test, targ
 
 
 def test_nobody_gets_the_drive_between_the_steps(a_test, tmp_path, monkeypatch):
-    image = tmp_path / "image"
-    with open(image, "wb") as file:
-        file.truncate(8 * MIB)
-    seen = []
+    image, seen = empty_image(tmp_path / "image", 8 * MIB), []
 
     def rest(*_, **__):
         with open(image, "rb") as file, pytest.raises(BlockingIOError):
