@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from small_trace import new_trace
 from synthetic_runs import write_run
-from synthetic_tests import MS, closed_loop, write_step
+from synthetic_tests import MS, MadeTest, closed_loop
 from tree import COMPILE, GAME_LOAD
 
 import blkreel
@@ -34,10 +34,9 @@ def rows_of(path):
 
 
 def test_importing_loads_nothing_heavy():
-    code = "import sys, blkreel; print([n for n in ('numpy', 'pandas', 'pyarrow', 'click') if n in sys.modules])"
-    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True).stdout == "[]\n"
-    code = "import sys, blkreel; blkreel.open('sample:game-small').rows; print('pandas' in sys.modules)"
-    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True).stdout == "False\n"
+    code = ("import sys, blkreel; print([n for n in ('numpy', 'pandas', 'pyarrow', 'click') if n in sys.modules]); "
+            "blkreel.open('sample:game-small').rows; print('pandas' in sys.modules)")
+    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True).stdout == "[]\nFalse\n"
 
 
 def test_figures_are_those_of_the_report_and_of_pandas(runs, blkreel_json):
@@ -187,15 +186,11 @@ def test_a_pattern_is_all_that_matches(runs):
 
 @pytest.fixture
 def quick_test(tmp_path):
-    directory = tmp_path / "qd1"
-    steps = []
-    for name, cost in (("01-slow", 200_000), ("02-fast", 50_000)):
-        write_step(directory / "steps" / name, closed_loop(2000, cost))
-        steps.append({"id": name, "do": "measure", "title": name, "role": "read", "labels": {"block": 4096},
-                      "status": "done", "directory": f"steps/{name}", "result": None, "error": None})
-    steps.append({**steps[0], "id": "03-later", "status": "waiting", "directory": None})
-    (directory / "test.json").write_text(json.dumps({"version": 1, "report": "none of ours", "steps": steps}))
-    return directory
+    test = MadeTest(tmp_path / "qd1", "none of ours")
+    for name, cost_ns in (("slow", 200_000), ("fast", 50_000)):
+        test.step(name, {}, closed_loop(2000, cost_ns))
+    test.step("later", status="waiting")
+    return test.path
 
 
 def test_a_test_is_the_runs_of_its_steps(quick_test):
