@@ -27,7 +27,7 @@ class FakeEngine:
             count = len(batch["op"])
             due_ns = batch["due_ns"]
             submit_ns = np.where(due_ns < 0, np.arange(count) * 1000, due_ns + 200)
-            rows = {**batch, "submit_ns": submit_ns, "complete_ns": submit_ns + 5000,
+            rows = {"tid": np.full(count, -1), **batch, "submit_ns": submit_ns, "complete_ns": submit_ns + 5000,
                     "cpu": np.zeros(count, np.int16), "status": np.zeros(count, np.int16),
                     "target": batch.get("target", np.zeros(count, np.int16)),
                     "host_delay_ns": np.maximum(submit_ns - due_ns, 0) * (due_ns >= 0),

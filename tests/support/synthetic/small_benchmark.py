@@ -1,7 +1,8 @@
-"""A benchmark of two measurements that runs in this process, and an engine that ends a run early."""
+"""A benchmark of two measurements that runs in this process."""
 
 import textwrap
 
+from fake_engine import FakeEngine
 from quiet import progress
 
 from blkreel.benchmarks.benchmark_file import read_test
@@ -9,7 +10,6 @@ from blkreel.benchmarks.recipe.recipe import parse_recipe
 from blkreel.benchmarks.recipe.steps import steps_of
 from blkreel.benchmarks.runner.record import BenchmarkRecord, create
 from blkreel.benchmarks.runner.runner import BenchmarkRunner
-from blkreel.replay.engine.engine import run_engine
 
 RECIPE = """
 title = "t"
@@ -36,24 +36,7 @@ each = { depth = [1, 4] }
 STEPS = ["state full", "depth-1", "rest", "depth-4", "rest"]
 
 
-class Engine:
-    """The engine, whose n-th run (from 1) raises `error`, or ends as by Ctrl-C after `then` was called."""
-
-    def __init__(self, at=None, error=None, then=lambda: None):
-        self.runs, self._at, self._error, self._then = 0, at, error, then
-
-    def __call__(self, options, plan, on_rows, on_note):
-        self.runs += 1
-        if self.runs == self._at and self._error:
-            raise self._error
-        totals = run_engine(options, plan, on_rows, on_note)
-        if self.runs != self._at:
-            return totals
-        self._then()
-        return {**totals, "stopped": "interrupted"}
-
-
-def runner_of(directory, target, text=RECIPE, engine=run_engine, **options):
+def runner_of(directory, target, text=RECIPE, engine=None, **options):
     """A runner of the recipe in that directory; of a test that is there already, as --resume makes it.
 
     Its attributes `done` and `said` collect the titles of its steps and its messages.
@@ -69,7 +52,7 @@ def runner_of(directory, target, text=RECIPE, engine=run_engine, **options):
     else:
         record = create(directory, {"test": "mine", "label": "L", "ended_at": None}, steps, force=False)
     done, said = [], []
-    runner = BenchmarkRunner(record, target, 1, progress, engine=engine, notify=said.append,
+    runner = BenchmarkRunner(record, target, 1, progress, engine=engine or FakeEngine(), notify=said.append,
                              on_step=lambda number, steps: done.append(steps[number - 1].title), **options)
     runner.done, runner.said = done, said
     return runner

@@ -4,7 +4,8 @@ import json
 
 import pytest
 from empty_image import empty_image
-from small_benchmark import RECIPE, STEPS, Engine
+from fake_engine import FakeEngine
+from small_benchmark import RECIPE, STEPS
 from tree import GAME_LOAD
 
 from blkreel import write_trace
@@ -90,7 +91,7 @@ def test_what_a_trace_reads_is_written_first_only_if_the_state_does_not_hold_it(
 def test_an_interrupted_measurement_is_done_again_and_the_others_are_not(a_test, tmp_path):
     # The erase and the fill of the state are the first two runs of the engine.
     with pytest.raises(Interrupted, match="interrupted at 'depth-4'") as error:
-        a_test(engine=Engine(at=4)).run()
+        a_test(engine=FakeEngine(stopped="interrupted", at=4)).run()
     assert f"blkreel test --resume {tmp_path / 'out'}" in error.value.remedy
     assert error.value.exit_code == 130
     assert [step["status"] for step in told(tmp_path)["steps"]] == ["done", "done", "done", "failed", "waiting"]
@@ -107,7 +108,7 @@ def test_an_interrupted_measurement_is_done_again_and_the_others_are_not(a_test,
 def test_where_it_matters_an_interrupted_measurement_gets_its_state_again(a_test, tmp_path):
     text = RECIPE.replace('role = "depth"', 'role = "depth"\nresume_from = "state"')
     with pytest.raises(Interrupted):
-        a_test(text, engine=Engine(at=4)).run()
+        a_test(text, engine=FakeEngine(stopped="interrupted", at=4)).run()
     testing = a_test(text)
     testing.run()
     assert testing.done == STEPS
@@ -117,7 +118,7 @@ def test_where_it_matters_an_interrupted_measurement_gets_its_state_again(a_test
 
 def test_an_error_says_how_to_go_on_and_keeps_the_rest(a_test, tmp_path):
     with pytest.raises(BlkreelError, match="the drive is gone") as error:
-        a_test(engine=Engine(at=3, error=BlkreelError("the drive is gone", "plug it in"))).run()
+        a_test(engine=FakeEngine(at=3, error=BlkreelError("the drive is gone", "plug it in"))).run()
     assert error.value.remedy.startswith("plug it in")
     assert "blkreel test --resume" in error.value.remedy
     step = told(tmp_path)["steps"][1]
@@ -144,16 +145,16 @@ def test_a_drive_in_the_state_already_is_not_prepared_again(a_test, tmp_path):
     text = RECIPE.split("[[steps]]\neach")[0]
     a_test(text + '[[steps]]\ndo = "rest"\ntime = "1ms"\n').run()
     (tmp_path / "out").rename(tmp_path / "first")
-    engine = Engine()
+    engine = FakeEngine()
     testing = a_test(text, engine=engine)
     testing.run()
-    assert engine.runs == 0
+    assert not engine.calls
     assert told(tmp_path)["steps"][0]["result"]["reused"] is True
 
 
 def test_what_lies_there_is_not_overwritten(a_test, tmp_path):
     with pytest.raises(Interrupted):
-        a_test(engine=Engine(at=3)).run()
+        a_test(engine=FakeEngine(stopped="interrupted", at=3)).run()
     with pytest.raises(BlkreelError, match="an unfinished test") as error:
         create(tmp_path / "out", {}, [], force=False)
     assert "blkreel test --resume" in error.value.remedy

@@ -6,14 +6,16 @@ from contextlib import contextmanager
 
 import pytest
 from empty_image import empty_image
+from fake_engine import FakeEngine
 from quiet import progress
-from small_benchmark import RECIPE, STEPS, Engine
+from small_benchmark import RECIPE, STEPS
 
 from blkreel.benchmarks.runner import runner
 from blkreel.benchmarks.runner.runner import BenchmarkRunner
 from blkreel.common.errors import SafetyError
 from blkreel.replay.drive import state as drive_state
 from blkreel.replay.drive.target import find_target
+from blkreel.replay.engine.engine import run_engine
 from blkreel.replay.engine.untimed_io import Interrupted
 from blkreel.replay.prepare.precondition import Preparation
 from blkreel.replay.prepare.states import state_for
@@ -24,7 +26,7 @@ MIB = 1 << 20
 def interrupted_at_depth_4(a_test):
     # The erase and the fill of the state are the first two runs of the engine.
     with pytest.raises(Interrupted):
-        a_test(engine=Engine(at=4)).run()
+        a_test(engine=FakeEngine(stopped="interrupted", at=4)).run()
 
 
 def prepare_fresh(target):
@@ -48,7 +50,7 @@ def test_a_drive_that_was_used_since_gets_its_state_again(a_test, target, what):
 
 def test_what_the_test_itself_wrote_before_it_was_interrupted_is_no_use_by_others(a_test):
     interrupted_at_depth_4(a_test)
-    test = a_test(engine=Engine(at=1))
+    test = a_test(engine=FakeEngine(stopped="interrupted", at=1))
     with pytest.raises(Interrupted):
         test.run()
     assert test.done == ["depth-4"]
@@ -101,7 +103,7 @@ def test_rounds_that_were_skipped_are_wanted_again_with_a_new_state(a_test, targ
     measure = BenchmarkRunner._measure
     monkeypatch.setattr(BenchmarkRunner, "_measure", lambda self, record: {
         **measure(self, record), "bytes_per_s": 40.0})
-    test = a_test(engine=Engine(at=7), text=text)  # the fifth, that would be steady
+    test = a_test(engine=FakeEngine(stopped="interrupted", at=7), text=text)  # the fifth, that would be steady
     with pytest.raises(Interrupted):
         test.run()
     for step in test.record.steps[-4:]:
@@ -124,7 +126,7 @@ def test_nobody_gets_the_drive_between_the_steps(a_test, tmp_path, monkeypatch):
         seen.append("held")
 
     monkeypatch.setattr(runner, "rest", rest)
-    a_test(on=find_target(image)).run()
+    a_test(on=find_target(image), engine=run_engine).run()
     assert seen == ["held"] * 2
     with open(image, "rb") as file:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)  # let go of in the end
@@ -166,6 +168,6 @@ def test_a_state_that_rested_less_than_it_is_to_is_made_again(target, a_test, re
 
 def test_whoever_interrupts_a_state_is_told_one_way_to_go_on(a_test):
     with pytest.raises(Interrupted) as error:
-        a_test(engine=Engine(at=2)).run()
+        a_test(engine=FakeEngine(stopped="interrupted", at=2)).run()
     assert error.value.remedy.startswith("resume with: blkreel test --resume")
     assert "same command" not in str(error.value)
