@@ -27,7 +27,7 @@ DRIVE = ("nil:8GiB,clock=virtual,read_latency=150us,write_latency=60us,channels=
 def write_trace(path, seed, own=True, writes=0.3):
     """A program that reads, and sometimes writes beside; each read follows the one before."""
     choose = np.random.default_rng(seed)
-    rows = 8000
+    rows = 4000
     think_ns = choose.integers(10_000, 800_000, rows)
     submit_ns = np.cumsum(think_ns + 100_000)
     op = (choose.random(rows) < writes).astype("i8")
