@@ -296,7 +296,7 @@ def test_two_catalogs_merge_by_copying_their_files(results, tmp_path_factory, fi
     assert set(merged.metrics().id) == set(merged.entries().id) and not merged.damaged
 
 
-@cases(30)
+@cases(10)
 @given(st.dictionaries(st.text(max_size=5), st.recursive(
     st.none() | st.booleans() | st.integers(-2**53, 2**53) | st.floats() | st.text(max_size=5),
     lambda each: st.lists(each, max_size=3) | st.dictionaries(st.text(max_size=3), each, max_size=3), max_leaves=5),

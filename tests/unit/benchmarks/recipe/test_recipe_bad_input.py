@@ -64,7 +64,7 @@ def test_what_is_written_as_toml_here_is_what_was_read():
         assert tomllib.loads(whole(told).decode()) == told, name
 
 
-@cases(60)
+@cases(20)
 @given(st.sampled_from(PLACES), st.sampled_from(JUNK), st.booleans(), st.sampled_from([10**12, 64 << 20]))
 def test_a_recipe_with_something_wrong_anywhere(place, junk, quick, size_bytes):
     name, at = place
@@ -108,7 +108,7 @@ def test_a_parameter_of_each_kind_set_to_anything(kind):
         assert_refused_or_with_something_to_do(*OF_EACH_KIND[kind], words)
 
 
-@cases(60)
+@cases(20)
 @given(st.sampled_from(PARAMETERS), st.sampled_from(WORDS))
 def test_any_parameter_set_to_anything(parameter, words):
     assert_refused_or_with_something_to_do(*parameter, words)

@@ -20,7 +20,7 @@ def noisy(random, cost_ns, spread):
     return np.where(random.random(len(cost_ns)) < 0.002, drawn * 100, drawn).astype(np.int64) + 1
 
 
-@cases(60)
+@cases(20)
 @given(seeds, st.integers(1000, 12_000), st.floats(0.05, 0.9), st.floats(0.35, 20), st.floats(1.8, 12),
        st.floats(0, 0.4))
 def test_a_known_cache_is_found_within_two_percent(seed, fast, share, fast_gb_s, slower, spread):
@@ -32,7 +32,7 @@ def test_a_known_cache_is_found_within_two_percent(seed, fast, share, fast_gb_s,
     assert abs(found.at - fast) <= 0.02 * fast
 
 
-@cases(30)
+@cases(10)
 @given(seeds, st.integers(40, 1000), st.floats(0.05, 0.9))
 def test_a_small_cache_is_found_to_some_writes(seed, fast, share):
     random = np.random.default_rng(seed)
@@ -42,14 +42,14 @@ def test_a_small_cache_is_found_to_some_writes(seed, fast, share):
     assert abs(find_change(noisy(random, cost_ns, 0.2)).at - fast) <= 5
 
 
-@cases(60)
+@cases(20)
 @given(seeds, st.integers(100, 20_000), st.floats(0, 1.0))
 def test_without_a_knee_none_is_found(seed, writes, spread):
     random = np.random.default_rng(seed)
     assert find_change(noisy(random, np.full(writes, 400_000.0), spread)).at is None
 
 
-@cases(40)
+@cases(12)
 @given(seeds, st.integers(1000, 20_000), st.floats(1.3, 3), st.floats(0, 0.3))
 def test_a_drive_that_slows_down_all_the_way_has_no_knee(seed, writes, slower, spread):
     """As a disk does from its outer tracks to its inner ones."""
@@ -58,7 +58,7 @@ def test_a_drive_that_slows_down_all_the_way_has_no_knee(seed, writes, slower, s
     assert find_change(cost * random.lognormal(0, spread, writes)).at is None
 
 
-@cases(20)
+@cases(8)
 @given(seeds, st.integers(20, 400), st.integers(2, 50))
 def test_regular_stalls_are_no_knee(seed, every, longer):
     random = np.random.default_rng(seed)
@@ -67,7 +67,7 @@ def test_regular_stalls_are_no_knee(seed, every, longer):
     assert find_change(cost).at is None
 
 
-@cases(40)
+@cases(12)
 @given(seeds, st.lists(st.integers(1000, 12_000), min_size=3, max_size=4), st.floats(1.5, 6), st.floats(1.5, 6),
        st.floats(0, 0.3))
 def test_of_several_falls_the_first_is_the_end_of_the_fast_part(seed, writes, second, third, spread):
@@ -101,7 +101,7 @@ def test_what_was_lacking_is_said(values, why):
     assert why in find_change(values).why
 
 
-@cases(30)
+@cases(10)
 @given(seeds, st.lists(st.integers(1, 40), min_size=1, max_size=12))
 def test_pieces_keep_every_byte_and_nanosecond_when_they_join(seed, batches):
     from blkreel.benchmarks.reports import slc_cache

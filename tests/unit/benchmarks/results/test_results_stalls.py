@@ -34,7 +34,7 @@ def stalled(times, period_ns, length_ns, first_ns):
     return times + passed * length_ns, int(passed[-1])
 
 
-@cases(60)
+@cases(20)
 @given(seeds, st.integers(300, 20_000), st.integers(400, 5000), st.floats(0.02, 0.6), st.floats(0, 1),
        st.integers(5, 40))
 def test_a_known_stall_is_found(seed, iops, period_ms, share, phase, count):
@@ -55,7 +55,7 @@ def test_a_known_stall_is_found(seed, iops, period_ms, share, phase, count):
     assert abs(found.count - expected) <= max(1, expected // 10)
 
 
-@cases(60)
+@cases(20)
 @given(seeds, st.integers(300, 20_000), st.floats(0, 1), st.integers(0, 60), st.integers(10, 60))
 def test_chance_has_no_period(seed, iops, spread, pauses, seconds):
     """Pauses of any length at random times, among completions that vary a lot."""

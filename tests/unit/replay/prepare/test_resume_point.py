@@ -6,6 +6,7 @@ import time
 
 import numpy as np
 import pytest
+from cases import cases
 from empty_image import empty_image
 from hypothesis import given
 from hypothesis import strategies as st
@@ -78,6 +79,7 @@ def test_what_is_noted_is_read_again(target, boot):
     assert resume_point.load(target) is None
 
 
+@cases(10)
 @given(st.lists(st.integers(1, 40), min_size=1, max_size=12))
 def test_after_a_reboot_the_mark_is_so_far_back_as_a_cache_may_lose(tmp_path_factory, counts):
     """Whatever was noted when: the mark for a reboot is behind by the cache, and not much more than it has to be."""

@@ -25,7 +25,7 @@ def trace(tmp_path):
                      op=random.integers(0, 2, ROWS) * OPS["write"])
 
 
-@pytest.mark.parametrize("arguments", [("--pace", "asap"), ("--pace", "asap", "--no-prefill"),
+@pytest.mark.parametrize("arguments", [("--pace", "asap", "--no-prefill"),
                                        ("--pace", "depth=4", "--map", "tile=3"), ("--pace", "original")])
 def test_it_issues_everything_and_does_not_pass_for_a_measurement(blkreel, trace, tmp_path, arguments):
     result = blkreel("replay", trace, "--on", "nil:4GiB", "-o", tmp_path / "run", "--json", *arguments,
