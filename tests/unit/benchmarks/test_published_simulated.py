@@ -211,12 +211,6 @@ def test_a_nearly_empty_drive_holds_what_the_traces_touch(found, steady_trace):
     assert list(figures["passes"]) == ["1", "2"] and list(figures["traces"]) == ["steady"]
 
 
-def test_fills_overwrite_the_data_of_a_nearly_empty_drive(found):
-    document = found("slc-cache", "write_bandwidth=700MB/s", states="data", first_fill="1GiB", next_fill="1GiB",
-                     rest_3="1s")
-    assert span_bytes(document) == ([4 * GIB], [])
-
-
 def test_the_phases_of_trace_consistency(found, steady_trace):
     document = found("trace-consistency", CONSTANT, size="1GiB", traces=steady_trace, degrade_passes=2,
                      degrade_time="50ms", degrade_step="20ms", steady_passes=2, steady_time="80ms", recovery_passes=1,

@@ -11,7 +11,7 @@ from blkreel.benchmarks.recipe import steps as steps_module
 from blkreel.benchmarks.recipe.recipe import load_recipe, parse_recipe, recipe_names
 from blkreel.benchmarks.recipe.steps import steps_of
 from blkreel.benchmarks.recipe.values import KINDS
-from blkreel.replay.streams.generate import bound_bytes, extent_of, row_count
+from blkreel.replay.streams.generate import extent_of, row_count
 
 KIB, MIB, GIB, S = 1 << 10, 1 << 20, 1 << 30, 10**9
 FILES = sorted((TREE / "benchmarks/recipes").glob("*.toml"))
@@ -106,103 +106,97 @@ def test_sizes_are_shown_as_they_were_written():
         assert one.format(one.value) == words
 
 
-def test_mixed_burst_is_the_methods():
-    prepare, alone, beside = steps("mixed-burst")
-    assert prepare.state == "client"
-    reads, writer = beside.streams
-    assert (writer.op, writer.read_percent, writer.access, writer.block_bytes, writer.depth) == (
-        "write", 0, "random", 16 * KIB, 2)
-    assert (writer.bursts.bytes, writer.bursts.every_ns, writer.bursts.first_ns) == (40 * MIB, 2 * S, 0)
-    assert (writer.start_bytes, writer.span_bytes) == (0, 8 * GIB)
-    assert writer.background and writer.bursts.count is None and writer.volume_bytes is None
-    assert (reads.op, reads.access, reads.block_bytes, reads.depth) == ("read", "sequential", 64 * KIB, 2)
-    assert (reads.bursts.bytes, reads.bursts.every_ns, reads.bursts.first_ns, reads.bursts.count) == (
-        400 * MIB, 6_200_000_000, 30 * S, 10)
-    assert row_count(reads) == 64_000
-    quiet = only(alone.streams)
-    assert (quiet.bursts, quiet.block_bytes, quiet.depth, quiet.access) == (
-        reads.bursts, reads.block_bytes, reads.depth, reads.access)
-    places = sorted([extent_of(writer), extent_of(reads), extent_of(quiet)])
-    assert all(before[1] <= after[0] for before, after in zip(places, places[1:], strict=False))
-    assert extent_of(reads)[1] - extent_of(reads)[0] == 4000 * MIB, "no extent is read twice"
-    assert {alone.role, beside.role} == {"baseline", "mixed"}
+def size(count):
+    units = ((GIB, "G"), (MIB, "M"), (KIB, "K"), (1, ""))
+    return next(f"{count // unit}{letter}" for unit, letter in units if count % unit == 0)
 
 
-def test_the_variant_of_2016_differs_in_the_writer_alone():
-    new, old = steps("mixed-burst"), steps("mixed-burst-2016")
-    writer = old[2].streams[1]
-    assert (writer.bursts.bytes, writer.depth) == (200 * MIB, 4)
-    assert old[2].streams[0].bursts == new[2].streams[0].bursts
-    ours, theirs = told("mixed-burst"), told("mixed-burst-2016")
+def stream_words(stream):
+    start, end = extent_of(stream)
+    parts = [f"{stream.access} {stream.op} {size(stream.block_bytes)} x{stream.depth}", f"{size(start)} to {size(end)}"]
+    if stream.read_percent and stream.op != "read":
+        parts.append(f"{stream.read_percent} % reads")
+    if (bursts := stream.bursts) is not None:
+        parts.append(f"{bursts.count or 'endless'} bursts of {size(bursts.bytes)} each {bursts.every_ns / S:g} s from "
+                     f"{bursts.first_ns / S:g} s on")
+    parts += [f"sizes {' '.join(map(size, stream.lengths_bytes))}"] if stream.lengths_bytes else []
+    parts += [f"volume {stream.volume_bytes / 1e9:.4g} GB"] if stream.volume_bytes else []
+    parts += [f"{stream.rate_iops:g} IOPS"] if stream.rate_iops else []
+    parts += [f"each {stream.every_ns / S:g} s"] if stream.every_ns else []
+    return ", ".join(parts) + (" in the background" if stream.background else "")
+
+
+def lines(name, **options):
+    """Each step as a line: its role and labels, its time, its streams with the places that they may touch."""
+    def line(step):
+        if step.do == "state":
+            return f"state {step.state}"
+        time = "" if step.time_ns is None else f" {step.time_ns // S} s"
+        if step.do == "rest":
+            return f"rest{time or ' as active'}"
+        labels = " ".join(str(value) for label, value in step.labels.items() if label != "repeat")
+        if step.do == "replay":
+            return f"{step.role} {labels}: {step.trace}, idle {step.idle}, pace {step.pace}"
+        return f"{step.role} {labels}{time}: {'; '.join(map(stream_words, step.streams))}"
+
+    return [line(step) for step in steps(name, **options)]
+
+
+@pytest.mark.parametrize(("name", "writer"), [
+    ("mixed-burst", "random write 16K x2, 0G to 8G, endless bursts of 40M"),
+    ("mixed-burst-2016", "random write 16K x4, 0G to 8G, endless bursts of 200M")])
+def test_mixed_burst_is_the_methods(name, writer):
+    """No extent is read twice, and none that is read is written: 4,000 MiB each."""
+    reads = "10 bursts of 400M each 6.2 s from 30 s on"
+    assert lines(name) == [
+        "state client", f"baseline client: sequential read 64K x2, 12192M to 16192M, {reads}",
+        f"mixed client: sequential read 64K x2, 8G to 12192M, {reads}; "
+        f"{writer} each 2 s from 0 s on in the background"]
+    ours, theirs = told("mixed-burst"), told(name)
     assert ours["steps"] == theirs["steps"] and ours["regions"] == theirs["regions"]
-    changed = {name for name, how in ours["parameters"].items() if theirs["parameters"][name] != how}
-    assert changed == {"write_burst", "write_depth"}
+    changed = {key for key, how in ours["parameters"].items() if theirs["parameters"][key] != how}
+    assert changed <= {"write_burst", "write_depth"}
 
 
 def test_on_a_small_drive_the_writer_stays_in_what_the_state_client_overwrites():
-    writer = steps("mixed-burst", 128 * GIB)[2].streams[1]
-    assert (writer.start_bytes, writer.span_bytes) == (0, 4 * GIB)
+    assert "random write 16K x2, 0G to 4G," in lines("mixed-burst", size_bytes=128 * GIB)[2]
 
 
-@pytest.mark.parametrize(("name", "block", "depth", "access"), [
-    ("mixed-random", 4 * KIB, 4, "random"), ("mixed-sequential", 128 * KIB, 1, "halves")])
-def test_the_mixes_are_the_methods(name, block, depth, access):
-    found = steps(name)
-    assert [step.state for step in found if step.do == "state"] == ["data", "full"]
-    mixes = [step for step in found if step.do == "measure"]
-    assert [step.labels["mix"] for step in mixes] == [100, 90, 80, 70, 60, 50, 40, 30, 20, 10, 0] * 2
-    for step in mixes:
-        stream = only(step.streams)
-        assert (stream.block_bytes, stream.depth, stream.access, stream.op) == (block, depth, access, "write")
-        assert stream.read_percent == step.labels["mix"]
-        # 64 GB, in whole MiB.
-        assert (stream.start_bytes, stream.span_bytes) == (0, -(-64 * 10**9 // MIB) * MIB)
-        assert (step.time_ns, stream.volume_bytes) == (60 * S, 32 * 10**9)
-        after = found[found.index(step) + 1]
-        assert after.do == "rest" and after.time_ns is None
-    assert found[0].spans == ((0, -(-64 * 10**9 // MIB) * MIB),)
+@pytest.mark.parametrize(("name", "stream"), [
+    ("mixed-random", "random write 4K x4"), ("mixed-sequential", "halves write 128K x1")])
+def test_the_mixes_are_the_methods(name, stream):
+    """In 64 GB, as whole MiB."""
+    assert lines(name) == [line for state in ("data", "full") for line in [f"state {state}", *(
+        line for mix in range(100, -1, -10) for line in (
+            f"mix {state} {mix} 60 s: {stream}, 0G to 61036M{f', {mix} % reads' if mix else ''}, volume 32 GB",
+            "rest as active"))]]
+    assert steps(name)[0].spans == ((0, 61036 * MIB),)
 
 
-def test_consistency_is_the_methods():
-    prepare, step = steps("consistency")
-    assert prepare.state == "full"
-    stream = only(step.streams)
-    assert (stream.op, stream.read_percent, stream.access, stream.block_bytes, stream.depth) == (
-        "write", 0, "random", 4 * KIB, 32)
-    assert step.time_ns == 3600 * S and stream.volume_bytes is None
-    assert extent_of(stream) == (0, 512 * GIB)
-    for one in measured("consistency", given={"states": "full,full+op25"}):
-        size = 512 * GIB if one.labels["state"] == "full" else 384 * GIB
-        assert extent_of(only(one.streams)) == (0, size)
+@pytest.mark.parametrize("states", ["full", "full,full+op25"])
+def test_consistency_is_the_methods(states):
+    assert lines("consistency", given={"states": states}) == [
+        "state full", "consistency full 3600 s: random write 4K x32, 0G to 512G",
+        "state full+op25", "consistency full+op25 3600 s: random write 4K x32, 0G to 384G"][:2 * len(states.split(","))]
 
 
 @pytest.mark.parametrize("op", ["read", "write"])
 def test_the_depth_sweeps_are_the_methods(op):
-    prepare, *sweep = steps(f"depth-sweep-{op}")
-    assert prepare.state == "enterprise"
-    assert [step.labels["depth"] for step in sweep] == [1, 2, 4, 8, 16, 32, 64, 128]
-    for step in sweep:
-        stream = only(step.streams)
-        assert (stream.op, stream.access, stream.block_bytes) == (op, "random", 4 * KIB)
-        assert stream.read_percent == (100 if op == "read" else 0)
-        assert (step.time_ns, stream.depth) == (180 * S, step.labels["depth"])
-        assert extent_of(stream) == (0, 512 * GIB)
+    assert lines(f"depth-sweep-{op}") == ["state enterprise", *(
+        f"depth enterprise {1 << n} 180 s: random {op} 4K x{1 << n}, 0G to 512G" for n in range(8))]
 
 
 def test_qd1_is_the_methods():
-    kinds = [(step.labels["access"], step.labels["op"], only(step.streams).block_bytes, only(step.streams).depth)
-             for step in measured("qd1", "qd1")]
-    assert sorted(kinds) == [("random", "read", 4096, 1), ("random", "write", 4096, 1),
-                             ("sequential", "read", 131072, 1), ("sequential", "write", 131072, 1)]
-    sizes = {}
-    for step in measured("qd1", "blocks"):
-        stream = only(step.streams)
-        assert (stream.op, stream.access, stream.block_bytes, stream.depth) == (
-            step.labels["op"], step.labels["access"], step.labels["block"], 1)
-        sizes.setdefault((stream.access, stream.op), []).append(stream.block_bytes)
-    assert set(sizes) == {(access, op) for access in ("random", "sequential") for op in ("read", "write")}
-    assert all(found == [512 << n for n in range(12)] for found in sizes.values())
-    assert [only(step.streams).depth for step in measured("qd1", "depth")] == [1, 2, 4, 8, 16, 32, 64, 128]
+    places = {"random": "0G to 61036M", "sequential": "61036M to 122072M"}
+    kinds = [(access, op) for access in places for op in ("read", "write")]
+    blocks = {"random": "4K", "sequential": "128K"}
+    assert lines("qd1") == [
+        "state full",
+        *(f"qd1 full {access} {blocks[access]} {op} 60 s: {access} {op} {blocks[access]} x1, {places[access]}"
+          for access, op in kinds),
+        *(f"blocks full {access} {op} {size(512 << n)} 30 s: {access} {op} {size(512 << n)} x1, {places[access]}"
+          for access, op in kinds for n in range(12)),
+        *(f"depth full 4K {1 << n} 30 s: random read 4K x{1 << n}, 0G to 61036M" for n in range(8))]
 
 
 def test_qd1_leaves_out_blocks_that_a_drive_cannot_take():
@@ -210,76 +204,42 @@ def test_qd1_leaves_out_blocks_that_a_drive_cannot_take():
 
 
 def test_trim_is_the_methods():
-    found = steps("trim")
-    assert found[0].state == "full"
-    beside = only([step for step in found if step.role == "extents"])
-    discards, background = beside.streams
-    assert (background.op, background.rate_iops, background.access) == ("read", 1000, "random")
-    assert background.background
-    assert discards.op == "discard" and discards.access == "extents"
-    assert sorted(set(discards.lengths_bytes)) == [MIB * 64 << n for n in range(8)]
-    assert all(discards.lengths_bytes.count(size) == 3 for size in discards.lengths_bytes)
-    assert extent_of(background)[1] <= extent_of(discards)[0], "what is read is never discarded"
-    refill = only(only([step for step in found if step.role == "refill"]).streams)
-    assert extent_of(refill) == extent_of(discards) and bound_bytes(refill)[0] == sum(discards.lengths_bytes)
-    whole = [step for step in found if step.role == "whole"]
-    assert [step.labels["state"] for step in whole] == ["full", "empty"]
-    assert [only(step.streams).lengths_bytes for step in whole] == [(512 * GIB,)] * 2
-    assert found[-2:] == whole
+    """What is read is never discarded."""
+    assert lines("trim") == [
+        "state full",
+        f"extents full: extents discard 512 x1, 8G to 57152M, sizes{' 64M 128M 256M 512M 1G 2G 4G 8G' * 3}, each 8 s; "
+        "random read 4K x32, 0G to 8G, 1000 IOPS in the background",
+        "refill full: sequential write 128K x32, 8G to 57152M, volume 51.34 GB",
+        "whole full: extents discard 512 x1, 0G to 512G, sizes 512G",
+        "whole empty full: extents discard 512 x1, 0G to 512G, sizes 512G"]
 
 
 def test_slc_cache_is_the_methods():
-    found = steps("slc-cache")
-    assert found[0].state == "fresh"
-    fills = [step for step in found if step.role == "fill"]
-    assert [step.time_ns for step in found if step.do == "rest"] == [30 * S, 300 * S, 1800 * S]
-    assert [step.labels["rest_ns"] for step in fills] == [0, 30 * S, 300 * S, 1800 * S]
-    behind = 0
-    for step in fills:
-        stream = only(step.streams)
-        assert (stream.op, stream.access, stream.block_bytes, stream.depth) == ("write", "sequential", MIB, 1)
-        assert stream.start_bytes == behind
-        behind = extent_of(stream)[1]
-    # The parts are whole MiB each.
-    assert 512 * GIB - 4 * MIB <= behind <= 512 * GIB
-    assert bound_bytes(only(fills[0].streams))[0] > 512 * GIB / 3
+    """The parts are whole MiB each. On a nearly empty drive, the fills overwrite its data."""
+    assert lines("slc-cache") == [
+        "state fresh", "fill fresh 0: sequential write 1M x1, 0G to 209715M, volume 219.9 GB",
+        "rest 30 s", f"fill fresh {30 * S}: sequential write 1M x1, 209715M to 314572M, volume 110 GB",
+        "rest 300 s", f"fill fresh {300 * S}: sequential write 1M x1, 314572M to 419429M, volume 110 GB",
+        "rest 1800 s", f"fill fresh {1800 * S}: sequential write 1M x1, 419429M to 524286M, volume 110 GB"]
+    nearly_empty = {"states": "data", "first_fill": "1GiB", "next_fill": "1GiB"}
+    assert steps("slc-cache", given=nearly_empty)[0].spans == tuple((n * GIB, (n + 1) * GIB) for n in range(4))
 
 
 def test_trace_is_the_methods():
-    found = steps("trace", given={"trace": "some.parquet"})
-    assert [step.state for step in found if step.do == "state"] == ["fresh", "full"]
-    replays = [step for step in found if step.do == "replay"]
-    assert [(step.trace, step.idle, step.pace) for step in replays] == [("some.parquet", "cap=25ms", "original")] * 2
+    assert lines("trace", given={"trace": "some.parquet"}) == [line for state in ("fresh", "full") for line in (
+        f"state {state}", f"trace {state}: some.parquet, idle cap=25ms, pace original")]
 
 
 def test_trace_consistency_is_the_published_method():
     """https://support.benchmarks.ul.com/support/solutions/articles/44002171488"""
-    found = steps("trace-consistency", given={"traces": "a.parquet,b.parquet"})
-    prepare, fill, *passes = found
-    assert prepare.state == "full"
-    stream = only(fill.streams)
-    assert (stream.op, stream.access, stream.block_bytes, stream.volume_bytes) == (
-        "write", "sequential", 256 * 512, 512 * GIB)
-    assert extent_of(stream) == (0, 512 * GIB)
-    order, traces, minutes = [], [], {"degrade": [], "steady": [], "recovery": []}
-    for step in passes:
-        phase = step.labels["phase"]
-        if step.do == "replay":
-            traces.append((phase, step.labels["pass_number"], step.trace))
-            assert (step.role, step.idle, step.pace) == ("trace", "cap=25ms", "original")
-            continue
-        order.append((phase, step.labels["pass_number"], step.do))
-        minutes[phase].append(step.time_ns // (60 * S))
-        if step.do == "measure":
-            stream = only(step.streams)
-            assert (stream.op, stream.read_percent, stream.access) == ("write", 0, "random-sizes")
-            assert stream.lengths_bytes == (8 * 512, 2048 * 512) and stream.block_bytes == 512
-            assert extent_of(stream) == (0, 512 * GIB) and stream.volume_bytes is None
-    assert minutes == {"degrade": [10, 15, 20, 25, 30, 35, 40, 45], "steady": [45] * 5, "recovery": [5] * 5}
-    assert [do for _, _, do in order] == ["measure"] * 13 + ["rest"] * 5
-    assert traces == [(phase, number, trace) for phase, number, _ in order for trace in ("a.parquet", "b.parquet")]
-    # Each pass: its writes or its idle time, then the traces.
-    assert [step.do == "replay" for step in passes] == [False, True, True] * 18
+    minutes = {"degrade": [10, 15, 20, 25, 30, 35, 40, 45], "steady": [45] * 5, "recovery": [5] * 5}
+    assert lines("trace-consistency", given={"traces": "a.parquet,b.parquet"}) == [
+        "state full", "fill full 2: sequential write 128K x32, 0G to 512G, volume 549.8 GB",
+        *(line for phase, times in minutes.items() for number, time in enumerate(times, 1) for line in (
+            f"rest {60 * time} s" if phase == "recovery" else
+            f"writes full {phase} {number} {60 * time} s: random-sizes write 512 x32, 0G to 512G, sizes 4K 1M",
+            *(f"trace full {phase} {number} {trace}: {trace}, idle cap=25ms, pace original"
+              for trace in ("a.parquet", "b.parquet"))))]
 
 
 def test_the_random_writes_of_trace_consistency_are_whole_blocks_of_the_drive():
@@ -293,11 +253,9 @@ def test_trace_consistency_without_a_second_fill():
 
 
 def test_game_score_is_the_published_method():
-    prepare, *replays = steps("game-score")
-    samples = ["sample:game-load", "sample:game-download", "sample:download", "sample:package-install"]
-    assert prepare.state == "client"
-    assert [(step.labels["pass_number"], step.trace) for step in replays] == [
-        (number, sample) for number in (1, 2, 3) for sample in samples]
+    assert lines("game-score") == ["state client", *(
+        f"trace client {number} sample:{name}: sample:{name}, idle cap=25ms, pace original" for number in (1, 2, 3)
+        for name in ("game-load", "game-download", "download", "package-install"))]
 
 
 def test_the_path_of_a_trace_fits_the_name_of_a_directory():
