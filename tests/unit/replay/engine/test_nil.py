@@ -5,7 +5,6 @@ import os
 import signal
 import subprocess
 import sys
-import textwrap
 import threading
 import time
 from pathlib import Path
@@ -180,39 +179,41 @@ def test_memory_does_not_grow_with_the_plan(a_plan):
     assert peak_kib(60) < 1.2 * short, "2 M rows took more memory than 300 k"
 
 
-def test_ctrl_c_ends_in_order(tmp_path):
-    result, lines = run_script("""
-        notes = []
-        def note(fields):
-            if fields["completed"] and not notes:
-                os.kill(os.getpid(), signal.SIGINT)
-                notes.append(fields)
-        records = []
-        totals = run_engine(EngineOptions(nil_bytes=1 << 30), plan(600), records.append, note)
-        assert totals["stopped"] == "interrupted", totals
-        assert 0 < totals["completed_ops"] < 60_000, totals
-        assert sum(len(rows["op"]) for rows in records) == totals["completed_ops"]
-        assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
-        print("in order")
-    """)
-    assert result == 0
-    assert lines[-1] == "in order"
+def test_ctrl_c_ends_in_order(a_plan, issue):
+    interrupted = []
+
+    def interrupt(note):
+        if note["completed"] and not interrupted:
+            interrupted.append(note)
+            os.kill(os.getpid(), signal.SIGINT)
+
+    plan = a_plan(np.zeros(60_000), due_ns=np.arange(60_000) * 10**7)
+    totals, records = issue(plan, nil_bytes=GIB, on_note=interrupt)
+    assert totals["stopped"] == "interrupted"
+    assert 0 < totals["completed_ops"] == len(records["op"]) < 60_000
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+
+
+SCRIPT = """
+import numpy as np
+from blkreel.replay.engine.engine import EngineOptions, run_engine
+
+zeros = np.zeros(60_000, "i8")
+plan = dict(due_ns=np.arange(60_000) * 10**7, offset_bytes=zeros, length_bytes=zeros + 4096, op=zeros, flags=zeros,
+            stream=zeros, burst=zeros, source_row=np.arange(60_000))
+run_engine(EngineOptions(nil_bytes=1 << 30), [plan], lambda rows: None, lambda note: print("running", flush=True))
+"""
 
 
 def test_the_helper_dies_with_its_parent():
-    process = start_script("""
-        run_engine(EngineOptions(nil_bytes=1 << 30), plan(600), lambda rows: None,
-                   lambda note: print("running", flush=True))
-    """)
-    try:
-        assert process.stdout.readline() == b"running\n"
-        helper, = helpers_of(process.pid)
-        process.send_signal(signal.SIGKILL)
+    with subprocess.Popen([sys.executable, "-c", SCRIPT], stdout=subprocess.PIPE) as process:
+        try:
+            assert process.stdout.readline() == b"running\n"
+            helper, = helpers_of(process.pid)
+        finally:
+            process.kill()
         process.wait()
         wait_until(lambda: has_ended(helper))
-    finally:
-        process.kill()
-        process.stdout.close()
 
 
 @pytest.mark.parametrize(("plan", "code", "said"), [
@@ -262,31 +263,6 @@ def peak_rss_kib(helpers):
         return int(status.partition("VmHWM:")[2].split()[0])
     except (IndexError, OSError):
         return 0
-
-
-SCRIPT = """
-import os, signal
-import numpy as np
-from blkreel.replay.engine.engine import EngineOptions, run_engine
-
-def plan(seconds):
-    count = seconds * 100
-    due = np.arange(count) * 10**7
-    zeros = np.zeros(count, "i8")
-    yield dict(due_ns=due, offset_bytes=zeros, length_bytes=zeros + 4096, op=zeros, flags=zeros, stream=zeros,
-               burst=zeros, source_row=np.arange(count))
-
-"""
-
-
-def start_script(body):
-    return subprocess.Popen([sys.executable, "-c", SCRIPT + textwrap.dedent(body)], stdout=subprocess.PIPE)
-
-
-def run_script(body):
-    with start_script(body) as process:
-        out, _ = process.communicate(timeout=300)
-    return process.returncode, out.decode().splitlines()
 
 
 def test_a_thread_that_never_rests_gives_its_real_time_priority_up(a_plan, issue):
