@@ -234,6 +234,15 @@ def test_depths_by_hand(tmp_path):
     assert "within 1 %" in dict(document["method"])["Little's law"]
 
 
+def test_an_io_that_was_not_seen_to_end_is_in_no_figure(tmp_path):
+    """Its latency is -1, which is no time, and its end is not known."""
+    whole, unseen = MadeTest(tmp_path / "whole", "depths"), MadeTest(tmp_path / "unseen", "depths")
+    rows = closed_loop(40_000, 25 * US, 8)
+    whole.step("depth", {"depth": 8}, rows)
+    unseen.step("depth", {"depth": 8}, both(rows, rows_of(np.arange(100) * MS, -1, length_bytes=MIB)))
+    assert results_of(unseen.path)["figures"] == results_of(whole.path)["figures"]
+
+
 def test_a_sweep_that_lacks_a_depth_names_no_lowest(tmp_path):
     document = depths(tmp_path, failed=(128,))
     assert document["figures"]["states"][""]["lowest_depth_with_95_percent"] is None
