@@ -266,24 +266,28 @@ def test_backgrounds_that_cannot_be_replayed_are_refused_before_anything_is_writ
             beside(foreground, [text], **options)
 
 
-def test_the_command_gives_both_times_and_the_slowdown(blkreel, tmp_path, trace):
+@pytest.mark.parametrize(("pace", "words", "headline"), [("original", "(read wait +", 2),
+                                                         ("dependent", "(+30 %)", 1.3)])
+def test_the_command_gives_both_times_and_the_slowdown(blkreel, tmp_path, trace, pace, words, headline):
     """A drive whose reads take twice as long with a write in flight, and a writer that always has one in flight."""
     trace(submit_ns=np.arange(100) * 10 * MS)
     drive = "nil:64MiB,clock=virtual,read_latency=4ms,read_slowdown=2,write_latency=10ms,channels=64"
-    result = blkreel("replay", tmp_path / "load.parquet", "--on", drive, "--pace", "original", "--background",
+    result = blkreel("replay", tmp_path / "load.parquet", "--on", drive, "--pace", pace, "--background",
                      "writes=200MB/s,block=1MiB,depth=4", "--background-lead", "1s", "--baseline", "-o",
                      tmp_path / "runs", "--repeat", "2", check=False)
-    assert "beside writes of 200 MB/s (read wait +" in result.stdout, result.stdout + result.stderr
+    assert f"beside writes of 200 MB/s {words}" in result.stdout, result.stdout + result.stderr
     for number, order in ((1, ["baseline", "."]), (2, [".", "baseline"])):
         directory = tmp_path / "runs" / str(number)
         accounts = {name: open_trace(directory / name).metadata["run"] for name in order}
         assert accounts["."]["baseline"]["without"] == ["background"] and not accounts["baseline"]["background"]
-        assert accounts["."]["baseline"]["slowdown"]["read_wait"] == pytest.approx(2, rel=0.1)
+        slowdown = accounts["."]["baseline"]["slowdown"]
+        assert slowdown["read_wait"] == pytest.approx(2, rel=0.1)
+        assert (slowdown["load_time"] is not None) == (pace == "dependent")
         times = [(directory / name / "records.parquet").stat().st_mtime_ns for name in order]
         assert times == sorted(times), "the order alternates"
     document = present.compare([tmp_path / "runs"])
     (entry,) = document["sections"][0]["entries"]
-    assert entry["n"] == 2 and entry["headline"]["slowdown_by_writes"]["value"] == pytest.approx(2, rel=0.1)
+    assert entry["n"] == 2 and entry["headline"]["slowdown_by_writes"]["value"] == pytest.approx(headline, rel=0.1)
     assert "beside writes of 200 MB/s" in document["answer"]["sentence"]
 
 
