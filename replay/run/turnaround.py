@@ -52,17 +52,16 @@ def _measured_ns(target: Target, passthrough: bool, engine: Engine) -> int | Non
         options = EngineOptions(**engine_options([target]), claims=(claim,) if claim else (), depth=1, realtime=True,
                                 passthrough=passthrough, stop_ns=_LONGEST_NS)
         totals = engine(options, [_reads(target)], batches.append, lambda note: None)
-        output, _ = helper.communicate(timeout=_TIMEOUT_S)
+        measured = _result(helper)
     if totals.get("stopped") == INTERRUPTED or totals.get("asked_to_stop"):
         raise Interrupted("the replay was interrupted before its first I/O", "run the same command again")
-    count, decile_ns = map(int, output.split())
     # As the engine sees them: each read begins after the end of the one before it.
     submit_ns, complete_ns = (np.sort(np.concatenate([np.empty(0, np.int64), *(rows[name] for rows in batches)]))
                               for name in ("submit_ns", "complete_ns"))
     own_ns = np.sort(submit_ns[1:] - complete_ns[:-1])
-    if min(count, len(own_ns)) < _FEWEST:
+    if measured is None or min(measured[0], len(own_ns)) < _FEWEST:
         return None
-    return max(0, decile_ns - int(own_ns[len(own_ns) // 10]))
+    return max(0, measured[1] - int(own_ns[len(own_ns) // 10]))
 
 
 def _reads(target: Target) -> Batch:
@@ -77,10 +76,21 @@ def _reads(target: Target) -> Batch:
 
 @contextmanager
 def _watched(device: str) -> Iterator[subprocess.Popen[str] | None]:
-    """The program that measures a drive; None if it cannot."""
-    with subprocess.Popen([HELPER, device], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as helper:
+    """The program that measures a drive; None if it cannot. Ctrl-C ends the engine, which then ends it."""
+    with subprocess.Popen([HELPER, device], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+                          start_new_session=True) as helper:
         try:
             assert helper.stdout is not None
             yield helper if helper.stdout.readline() == "ready\n" else None
         finally:
             helper.kill()
+
+
+def _result(helper: subprocess.Popen[str]) -> tuple[int, int] | None:
+    """The number of the times and their first decile; None if the program gives none."""
+    try:
+        output, _ = helper.communicate(timeout=_TIMEOUT_S)
+        count, decile_ns = map(int, output.split())
+    except (subprocess.TimeoutExpired, ValueError):
+        return None
+    return count, decile_ns

@@ -11,7 +11,7 @@ from small_trace import new_trace
 
 from blkreel.replay.drive.target import find_target
 from blkreel.replay.engine.engine import run_engine
-from blkreel.replay.run.turnaround import turnaround_ns
+from blkreel.replay.run import turnaround
 from blkreel.traces.format.reader import open_trace
 from blkreel.traces.format.schema import FLAGS, OPS, RUN_SCHEMA, TRACE_SCHEMA
 
@@ -88,7 +88,7 @@ def test_the_turnaround_is_what_a_capture_sees(started, loop_drive, tmp_path):
         return run_engine(options, plan, lambda rows: (batches.append(rows), on_rows(rows)), on_note)
 
     capturing = started(drive)
-    own_ns = turnaround_ns([find_target(drive)], False, engine)
+    own_ns = turnaround.turnaround_ns([find_target(drive)], False, engine)
     capturing.send_signal(signal.SIGINT)
     assert capturing.wait(60) in TRUSTED_OR_LATE
     if own_ns is None:
@@ -97,6 +97,16 @@ def test_the_turnaround_is_what_a_capture_sees(started, loop_drive, tmp_path):
     assert len(rows) == 128 and (rows.length_bytes == 4096).all()
     took_ns = np.concatenate([rows["complete_ns"] - rows["submit_ns"] for rows in batches])
     assert own_ns == pytest.approx(np.quantile(took_ns - rows.latency_ns, 0.1), rel=0.3, abs=3000)
+
+
+@pytest.mark.parametrize("script", ["exit 1", "echo ready; read end; echo damaged", "echo ready; exec sleep 60"])
+def test_a_turnaround_that_cannot_be_measured_is_unknown(loop_drive, tmp_path, monkeypatch, script):
+    helper = tmp_path / "helper"
+    helper.write_text(f"#!/bin/sh\n{script}\n")
+    helper.chmod(0o755)
+    monkeypatch.setattr(turnaround, "HELPER", helper)
+    monkeypatch.setattr(turnaround, "_TIMEOUT_S", 0.1)
+    assert turnaround.turnaround_ns([find_target(loop_drive(DRIVE_BYTES))], False, run_engine) is None
 
 
 def test_a_stream_at_a_depth_of_its_own_beside_one_in_time(make_trace, replay, loop_drive):
