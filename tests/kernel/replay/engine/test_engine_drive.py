@@ -274,7 +274,7 @@ def test_little_lockable_memory_does_not_stop_a_run(loop_drive, program):
             "z = np.zeros(1000, 'i8')\n"
             "plan = dict(due_ns=z - 1, offset_bytes=z, length_bytes=z + 4096, op=z, flags=z, stream=z, burst=z,"
             " source_row=z)\n"
-            "totals = run_engine(EngineOptions(target=sys.argv[1]), [plan], lambda rows: None, print)\n"
+            "totals = run_engine(EngineOptions(target=sys.argv[1]), [plan], lambda rows: None, lambda note: None)\n"
             "print(totals['completed_ops'], totals['memory_locked'], totals['features']['fixed_buffers'])")
     result = subprocess.run([program("prlimit", "util-linux"), "--memlock=1048576:1048576",
                              program("setpriv", "util-linux"), "--bounding-set=-ipc_lock,-sys_resource",
