@@ -128,7 +128,7 @@ test-vm: $(STAMPS)/install $(STAMPS)/venv-dev
 	$(BIN)/python tests/vm/run.py $(VM_ARGS)
 	@$(if $(VM_ARGS),,$(MAKE) --no-print-directory test-vm-rest)
 
-# Beside the guest above, a kernel with ublk and atomic writes: the tests of the back end that differ most; `make test-ublk`
+# After the guest above, a kernel with ublk and atomic writes: the tests of the back end that differ most; `make test-ublk`
 # runs all of them. The tests of run.py and of the laboratory are last, because they need the kernels downloaded before.
 test-vm-rest: $(STAMPS)/install $(STAMPS)/venv-dev
 	$(RECENT_GUEST) $(UBLK_TESTS) tests/vm/guest/test_write_flags.py \
