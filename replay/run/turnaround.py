@@ -37,8 +37,8 @@ def turnaround_ns(targets: Sequence[Target], passthrough: bool, engine: Engine) 
     decile counts, because one that is too long would make the replay too fast. Without the privilege for BPF, or on a
     drive without requests of its own (a volume), it is unknown. Raises Interrupted after Ctrl-C.
     """
-    known = [time_ns for target in targets if (time_ns := _measured_ns(target, passthrough, engine)) is not None]
-    return min(known, default=None)
+    times_ns = [_measured_ns(target, passthrough, engine) for target in targets]
+    return min((time_ns for time_ns in times_ns if time_ns is not None), default=None)
 
 
 def _measured_ns(target: Target, passthrough: bool, engine: Engine) -> int | None:

@@ -165,7 +165,7 @@ def test_a_trace_without_rows_still_gives_a_page(tmp_path):
 def test_a_run_that_issued_nothing_is_not_called_valid(tmp_path):
     """A step of 60 ms on a machine that was delayed for longer."""
     (tmp_path / "run").mkdir()
-    new_trace(tmp_path / "run/records.parquet", {"run": {"label": "held up", "issued_ops": 0, "verdict": {
+    new_trace(tmp_path / "run/records.parquet", {"run": {"label": "late", "issued_ops": 0, "verdict": {
         "level": "valid", "reasons": [], "notes": [], "withheld": []}}}, schema=RUN_SCHEMA, submit_ns=[])
     verdict = present.report(tmp_path / "run")["entry"]["verdict"]
     assert verdict["level"] == "invalid"
