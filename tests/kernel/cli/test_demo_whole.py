@@ -18,6 +18,7 @@ from blkreel.cli.demo import workspace as demo_workspace
 from blkreel.common.emulated import LINKS, RUN
 from blkreel.replay.simulated.spec import typical_drives
 from blkreel.traces.format.reader import open_trace
+from blkreel.traces.format.schema import FLAGS
 
 pytestmark = [pytest.mark.kernel, pytest.mark.timeout(900)]
 
@@ -84,12 +85,15 @@ def test_both_drives_replayed_the_capture_whole_beside_the_writes(demo):
     output, _ = demo
     rows = open_trace(output / "source.parquet").rows
     for key, label in LABELS.items():
-        for account in accounts(output, key):
+        for number, account in enumerate(accounts(output, key)):
             assert account["label"] == label
             assert account["planned_ops"] == account["completed_ops"] == rows
             assert account["error_ops"] == 0 and not account["partial"] and account["unwritten_bytes"] == 0
             (background,) = account["background"]
-            assert background["words"] == "writes of 110 MB/s" and background["bytes"] > 100e6
+            assert background["words"] == "writes of 110 MB/s" and background["bytes"] > 0
+            frame = open_trace(output / "runs" / f"{key}-{number + 1}").table(["flags", "length_bytes"]).to_pandas()
+            of_background = frame.length_bytes[(frame["flags"] & FLAGS["role_background"]) != 0]
+            assert background["bytes"] == of_background.sum()
             assert bool(account["emulated"]) == (key == "emulated")
 
 
