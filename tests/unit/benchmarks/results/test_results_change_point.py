@@ -9,7 +9,7 @@ from synthetic_tests import MIB, MadeTest, closed_loop
 
 from blkreel.benchmarks.reports.results import results_of
 from blkreel.benchmarks.reports.slc_cache import Pieces
-from blkreel.benchmarks.step_metrics.change_point import find_change
+from blkreel.benchmarks.step_metrics.change_point import MIN_VALUES, find_change
 
 seeds = st.integers(0, 2**32 - 1)
 
@@ -40,6 +40,13 @@ def test_a_small_cache_is_found_to_some_writes(seed, fast, share):
     if int(fast / share) - fast < 40:
         return
     assert abs(find_change(noisy(random, cost_ns, 0.2)).at - fast) <= 5
+
+
+@pytest.mark.parametrize(("fast", "slow"), [(MIN_VALUES, 48), (48, MIN_VALUES)])
+def test_a_part_has_the_least_number_of_values(fast, slow):
+    assert find_change(np.repeat([1.0, 4.0], [fast, slow])).at == fast
+    short = np.repeat([1.0, 4.0], [fast - (fast < slow), slow - (slow < fast)])
+    assert find_change(short).at in (None, MIN_VALUES, len(short) - MIN_VALUES)
 
 
 @cases(20)

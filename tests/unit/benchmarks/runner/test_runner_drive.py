@@ -69,21 +69,26 @@ def test_a_run_that_was_killed_and_left_its_bound_is_the_tests_own(a_test, targe
     assert test.done == ["depth-4", "rest"]
 
 
-def test_where_nothing_is_left_to_be_measured_nothing_is_done_again(a_test, target, monkeypatch):
+@pytest.mark.parametrize(("rests", "status"), [(1, "skipped"), (2, "done")])
+def test_where_nothing_is_left_to_be_measured_nothing_is_done_again(a_test, target, monkeypatch, rests, status):
+    """The last measurement is done before the second rest, or skipped after the first."""
     calls = []
 
     def rest(*_, **__):
         calls.append(1)
-        if len(calls) == 2:
+        if len(calls) == rests:
             raise KeyboardInterrupt
 
     monkeypatch.setattr(runner, "rest", rest)
+    interrupted = a_test()
     with pytest.raises(Interrupted):
-        a_test().run()
+        interrupted.run()
+    [step for step in interrupted.record.steps if step.measures][-1].status = status
+    interrupted.record.save()
     prepare_fresh(target)
     test = a_test()
     test.run()
-    assert test.done == ["rest"]
+    assert test.done == ["rest"] * (3 - rests)
 
 
 def test_whoever_uses_the_drive_meanwhile_ends_the_test(a_test, target, monkeypatch):
