@@ -137,6 +137,9 @@ def incomplete(metadata: LedgerMetadata, source_format: str) -> list[str]:
     if uses_lost := metadata["ledger"].get("uses_lost"):
         messages.append(f"{uses_lost:,} first uses of pages were lost because the ring was full, so the load time on a "
                         "slower drive is a lower bound: give a larger one with --ring-size")
+    if wakes_lost := metadata["ledger"].get("wakes_lost"):
+        messages.append(f"{wakes_lost:,} wake-ups of threads by other threads were lost because the ring was full, so "
+                        "those waits keep their length on another drive: give a larger one with --ring-size")
     if commands := metadata["ledger"].get("commands_unseen"):
         messages.append(f"{commands:,} commands that programs passed to the drive have no row: a trace does not have "
                         "their operation (such as compare, verify, copy) or their place (deallocate, unmap)")

@@ -11,6 +11,7 @@
  */
 #pragma once
 
+#include "causes/wakes.h"
 #include "drive.h"
 #include "files.h"
 #include "threads.h"
@@ -118,14 +119,6 @@ static __always_inline const struct issuer *noted_issuer(struct bio *bio)
 	return issuer;
 }
 
-/* The kernel adds a wait when it ends, so the sum stays as it is while the thread runs. */
-static __always_inline __u64 current_runnable_ns(struct task_struct *current)
-{
-	if (!bpf_core_field_exists(current->sched_info.run_delay))
-		return TIME_UNKNOWN;
-	return READ_CURRENT(current, sched_info.run_delay);
-}
-
 static __always_inline struct issuer current_issuer(struct task_struct *current)
 {
 	__s32 tid = current_tid(current);
@@ -139,18 +132,10 @@ static __always_inline struct issuer current_issuer(struct task_struct *current)
 
 	if (issuer.waited_complete_ns && thread && thread->inherited)
 		issuer.flags |= FLAG_INHERITED;
-	if (thread) {
-		thread->asleep_since_ns = 0; /* it runs */
-		if (thread->blocked_ns == TIME_UNKNOWN)
-			thread->blocked_ns = thread->slept_ns = 0;
-	}
-	issuer.times = (struct thread_times){
-		.blocked_ns = thread ? thread->blocked_ns : TIME_UNKNOWN,
-		.slept_ns = thread ? thread->slept_ns : TIME_UNKNOWN,
-		.runnable_ns = current_runnable_ns(current),
-	};
+	issuer.times = current_times(thread, current);
 	if (is_own(thread))
 		issuer.flags |= FLAG_OWN;
+	emit_wake(thread, issuer.flags & FLAG_OWN);
 	return issuer;
 }
 

@@ -223,8 +223,9 @@ struct pt_regs {
 
 #pragma clang attribute pop
 
-/* A macro, unknown to BTF: include/linux/sched.h. */
+/* Macros, unknown to BTF: include/linux/sched.h. */
 #define PF_KTHREAD 0x00200000
+#define TASK_INTERRUPTIBLE 1
 
 /* Before 6.11 the flags were macros, unknown to BTF. */
 #define RQF_FLUSH_SEQ_BEFORE_ENUM 4

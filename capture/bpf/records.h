@@ -18,8 +18,9 @@
 /* Of a request until it is issued: a command that a program passes to the drive. */
 #define OP_COMMAND 126
 
-/* In the spool: the row is no I/O, but the first use of the pages of one. */
+/* In the spool: the row is no I/O, but the first use of the pages of one, or the wake-up of one thread by another. */
 #define OP_USE 127
+#define OP_WAKE 125
 
 /* How the driver stores a command that a program passes to the drive. */
 enum command_set {
@@ -99,6 +100,7 @@ enum record_kind {
 	RECORD_THREAD,
 	RECORD_FILE,
 	RECORD_USE,
+	RECORD_WAKE,
 };
 
 /* A flag of records and of rows in the spool, not of traces: a use of the pages of the read becomes a record. */
@@ -154,6 +156,18 @@ struct use_record {
 	__u64 used_ns;
 	__u64 woken_ns; /* the completion that woke the thread last before the use; 0: unknown */
 	struct thread_times times;
+};
+
+/* A thread woke another one, which then caused an I/O or used pages. */
+struct wake_record {
+	__u8 kind;
+	__u8 pad[3];
+	__s32 tid;
+	__s32 woken_tid;
+	__u32 pad32;
+	__u64 at_ns;
+	__u64 woken_ns; /* the completion that woke the first thread last before that; 0: unknown */
+	struct thread_times times; /* of the first thread */
 };
 
 #define MAX_PATH_PARTS 24
@@ -249,6 +263,7 @@ struct cpu_ledger {
 	__u64 out_of_range;       /* a tag or queue beyond those in sysfs */
 	__u64 failed_over;        /* requests whose bios moved to another path of a multipath head */
 	__u64 uses_lost;          /* first uses of pages for which the ring had no space */
+	__u64 wakes_lost;         /* wake-ups of threads by threads, the same */
 	__u64 parts;              /* of I/Os of a volume, which its counters have as I/Os of their own */
 	__u64 not_own;            /* completed I/Os outside the workload, if only the workload is recorded */
 	__u64 interval_count;

@@ -14,7 +14,8 @@
 
 struct thread_entry {
 	__s32 tid;
-	__u16 own;
+	__u8 own;
+	__u8 woken_by_thread; /* last, and has done nothing since: its note (causes/wakes.h) is not emitted yet */
 	__u16 inherited; /* it was woken by a thread that had waited for this completion */
 	__u64 comm_hash; /* of the name that was emitted; 0: none */
 	/* The completion that woke it last; 0: none. */
@@ -191,6 +192,29 @@ static __always_inline bool is_own(const struct thread_entry *entry)
 	if (!config.own)
 		return false;
 	return config.own_by_cgroup ? is_in_own_cgroup() : entry && entry->own;
+}
+
+/* The kernel adds a wait when it ends, so the sum stays as it is while the thread runs. */
+static __always_inline __u64 current_runnable_ns(struct task_struct *current)
+{
+	if (!bpf_core_field_exists(current->sched_info.run_delay))
+		return TIME_UNKNOWN;
+	return READ_CURRENT(current, sched_info.run_delay);
+}
+
+/* Of the current thread, whose entry this is, or NULL. They are counted from the first call on. */
+static __always_inline struct thread_times current_times(struct thread_entry *thread, struct task_struct *current)
+{
+	if (thread) {
+		thread->asleep_since_ns = 0; /* it runs */
+		if (thread->blocked_ns == TIME_UNKNOWN)
+			thread->blocked_ns = thread->slept_ns = 0;
+	}
+	return (struct thread_times){
+		.blocked_ns = thread ? thread->blocked_ns : TIME_UNKNOWN,
+		.slept_ns = thread ? thread->slept_ns : TIME_UNKNOWN,
+		.runnable_ns = current_runnable_ns(current),
+	};
 }
 
 /* A thread begins or ends: its entry is that of an earlier thread with this number. */

@@ -9,7 +9,7 @@ from blkreel.common.errors import UsageError
 
 from .integrity import KEY, disagreement
 from .reader import how_to_repair
-from .schema import FLAGS, HINT_FLAGS, OP_NAMES, OPS, ZONE_MANAGEMENT_CODES, Metadata
+from .schema import FLAGS, HINT_FLAGS, OP_NAMES, OPS, WAKE_COLUMNS, ZONE_MANAGEMENT_CODES, Metadata
 from .trace import Trace
 from .trace_survey import survey_in
 
@@ -20,6 +20,7 @@ _LATEST_NS = 1 << 62  # of a completion, and the longest time: 146 years
 # The least value of columns whose other values the rows do not limit; that of times is limited by _LATEST_NS too.
 _LEAST = {"queue_ns": -1, "blocked_ns": -1, "slept_ns": -1, "runnable_ns": -1, "used_ns": -2, "used_by": -1,
           "used_think_ns": -1, "used_blocked_ns": -1, "used_slept_ns": -1, "used_runnable_ns": -1, "idle_removed_ns": 0,
+          **dict.fromkeys(WAKE_COLUMNS, -1),
           "cpu": -1, "tid": -1, "inode": -1, "cgroup": -1, "burst": -1, "source_row": -1}
 
 

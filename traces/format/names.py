@@ -26,8 +26,9 @@ class NamesInRows:
 
     def add(self, columns: dict[str, np.ndarray]) -> None:
         self._tids.add(columns["tid"])
-        if "used_by" in columns:
-            self._tids.add(columns["used_by"])
+        for name in ("used_by", "woken_by"):
+            if name in columns:
+                self._tids.add(columns[name])
         if "inode" in columns:
             self._inodes.add(columns["inode"])
 

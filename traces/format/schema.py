@@ -101,10 +101,13 @@ _COMPRESSED_RUN_COLUMNS = [("idle_removed_ns", pa.int64())]
 _USE_COLUMNS = [("used_ns", pa.int64()), ("used_by", pa.int32()), ("used_think_ns", pa.int64()),
                 ("used_blocked_ns", pa.int64())]
 _USER_COLUMNS = [("used_slept_ns", pa.int64()), ("used_runnable_ns", pa.int64())]
+_WAKE_COLUMNS = [("woken_ns", pa.int64()), ("woken_by", pa.int32()), ("woken_think_ns", pa.int64()),
+                 ("woken_blocked_ns", pa.int64()), ("woken_slept_ns", pa.int64()), ("woken_runnable_ns", pa.int64())]
 _OPTIONAL_COLUMNS = [("blocked_ns", pa.int64()), ("slept_ns", pa.int64()), ("runnable_ns", pa.int64()), *_USE_COLUMNS,
-                     *_USER_COLUMNS, ("inode", pa.int64()), ("cgroup", pa.int64()), ("stream", pa.int16())]
+                     *_USER_COLUMNS, *_WAKE_COLUMNS, ("inode", pa.int64()), ("cgroup", pa.int64()),
+                     ("stream", pa.int16())]
 
-DICTIONARY_COLUMNS = ["op", "flags", "device", "cpu", "status", "tid", "used_by", "stream", "burst"]
+DICTIONARY_COLUMNS = ["op", "flags", "device", "cpu", "status", "tid", "used_by", "woken_by", "stream", "burst"]
 # Columns that increase row by row. Packing the differences of durations takes more space than zstd alone.
 DELTA_COLUMNS = ["submit_ns", "waited_on", "due_ns", "source_row", "idle_removed_ns"]
 
@@ -112,7 +115,8 @@ DELTA_COLUMNS = ["submit_ns", "waited_on", "due_ns", "source_row", "idle_removed
 UNKNOWN = {"latency_ns": -1, "queue_ns": -1, "inode": -1, "cgroup": -1, "waited_on": -1, "think_ns": 0, "cpu": -1,
            "tid": -1, "flags": 0, "device": 0, "status": 0, "due_ns": -1, "stream": 0, "burst": -1, "source_row": -1,
            "idle_removed_ns": 0, "blocked_ns": -1, "slept_ns": -1, "runnable_ns": -1, "used_ns": -1, "used_by": -1,
-           "used_think_ns": -1, "used_blocked_ns": -1, "used_slept_ns": -1, "used_runnable_ns": -1}
+           "used_think_ns": -1, "used_blocked_ns": -1, "used_slept_ns": -1, "used_runnable_ns": -1,
+           **{name: -1 for name, _ in _WAKE_COLUMNS}}
 
 LAYOUT_NAMES = {pa.int8(): "i1", pa.int16(): "i2", pa.int32(): "i4", pa.int64(): "i8"}
 
@@ -130,6 +134,8 @@ OPTIONAL_COLUMNS = [name for name, _ in _OPTIONAL_COLUMNS]
 USE_COLUMNS = {name: UNKNOWN[name] for name, _ in _USE_COLUMNS}
 # Of that use, in traces that have `slept_ns` and `runnable_ns` too.
 USER_COLUMNS = [name for name, _ in _USER_COLUMNS]
+# The last time before an I/O at which another thread woke its thread.
+WAKE_COLUMNS = [name for name, _ in _WAKE_COLUMNS]
 NOT_USED = -2  # of used_ns: no thread used the pages before the end of the recording
 COLUMN_TYPES = dict(_TRACE_COLUMNS + _RUN_COLUMNS + _COMPRESSED_RUN_COLUMNS + _OPTIONAL_COLUMNS)
 

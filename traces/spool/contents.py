@@ -15,6 +15,7 @@ from blkreel.traces.format.schema import (
     UNKNOWN,
     USE_COLUMNS,
     USER_COLUMNS,
+    WAKE_COLUMNS,
     Metadata,
 )
 from blkreel.traces.format.writer import TraceWriter, table_of
@@ -26,6 +27,7 @@ from .page_uses import with_page_uses
 from .reorder import in_submit_order
 from .rows_child import Totals
 from .waits import with_rows_waited_on
+from .wakes import with_wakes
 
 ROWS_FILE = "rows.blocks"
 _BATCH_ROWS = 32_768
@@ -67,6 +69,8 @@ class SpoolContents:
         if metadata.get("page_uses") or self._notes.begun.get("page_uses"):
             names = (*USE_COLUMNS, *USER_COLUMNS) if "slept_ns" in self.schema.names else USE_COLUMNS
             self.schema = _with_columns(self.schema, names)
+        if metadata.get("wakes") or self._notes.begun.get("wakes"):
+            self.schema = _with_columns(self.schema, WAKE_COLUMNS)
 
     def metadata(self) -> Metadata:
         """Metadata of the trace: with the notes, without the keys of the spool itself."""
@@ -92,7 +96,7 @@ class SpoolContents:
     def write_rows(self, writer: TraceWriter) -> None:
         """Write the rows in submit order. metadata() then has the names in these rows only."""
         names = NamesInRows(self.metadata())
-        for table in with_rows_waited_on(with_page_uses(in_submit_order(self.batches, self._directory)),
+        for table in with_rows_waited_on(with_wakes(with_page_uses(in_submit_order(self.batches, self._directory))),
                                         self._directory):
             columns = {name: table[name].to_numpy() for name in table.column_names}
             names.add(columns)

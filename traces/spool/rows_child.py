@@ -16,7 +16,8 @@ from blkreel.traces.format.metadata_types import ClockPair, Lost
 class Attached(TypedDict):
     """The start of a recording. Times of rows are relative to epoch_ns of CLOCK_MONOTONIC.
 
-    page_uses: whether the first use of the pages that a read brought is recorded.
+    page_uses: whether the first use of the pages that a read brought is recorded. wakes: whether it is recorded which
+    thread woke another one.
     """
 
     source_format: str
@@ -26,6 +27,7 @@ class Attached(TypedDict):
     capture_layer: str
     queue_time_source: str
     page_uses: NotRequired[bool]
+    wakes: NotRequired[bool]
 
 
 class DriveTotals(TypedDict):

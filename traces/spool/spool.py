@@ -39,6 +39,7 @@ from .blocks import NOTE, ROWS, BlockWriter
 from .contents import ROWS_FILE, SpoolContents
 from .notes import Note, SpoolNotes
 from .page_uses import OP_USE
+from .wakes import OP_WAKE
 
 # A row of a run takes 80 bytes here, and up to half of that in the trace; the rest is for metadata and footers.
 RESERVE_SHARE = 2  # rows_bytes / RESERVE_SHARE are reserved
@@ -173,7 +174,7 @@ class Spool:
             for block in blocks.blocks(until_bytes):
                 self.begin_bytes = block.end_bytes
                 if block.kind == ROWS:
-                    rows += int((blocks.rows_of(block)["op"] != OP_USE).sum())
+                    rows += int((~np.isin(blocks.rows_of(block)["op"], (OP_USE, OP_WAKE))).sum())
                 elif block.kind == NOTE:
                     notes.take({**blocks.json(block, Note)})
             layout_bytes = blocks.layout_bytes

@@ -30,7 +30,8 @@ class Renumbering:
     def apply(self, columns: dict[str, np.ndarray], shift_ns: int) -> dict[str, np.ndarray]:
         """The columns, but for waited_on, as the new trace has them."""
         changed = {name: np.where(columns[name] > 0, columns[name] + offset, columns[name])
-                   for name, offset in [*self.add.items(), ("used_by", self.add["tid"])] if offset and name in columns}
+                   for name, offset in [*self.add.items(), *((by, self.add["tid"]) for by in ("used_by", "woken_by"))]
+                   if offset and name in columns}
         device = columns["device"]
         return {**columns, **changed, "submit_ns": columns["submit_ns"] + shift_ns,
                 "device": self.devices[device] if len(self.devices) else device,

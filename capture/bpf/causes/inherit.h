@@ -22,9 +22,16 @@
 #include "request.h"
 #include "threads.h"
 #include "causes/waits.h"
+#include "causes/wakes.h"
 
 /* Since 5.15. */
 #define HAS_TASK_REGISTERS bpf_core_enum_value_exists(enum bpf_func_id, BPF_FUNC_task_pt_regs)
+
+/* Of x86-64, and of 32-bit programs, in whose numbers the others wake nobody. */
+#define SYS_FUTEX 202
+#define SYS_FUTEX_WAKE 454
+#define SYS_FUTEX_REQUEUE 456
+#define SYS_FUTEX_32 240
 
 /* "ksoftirqd/0", its first eight bytes. */
 #define KSOFTIRQ 0x717269746f736b73ull
@@ -55,6 +62,23 @@ static __always_inline bool is_caused_by_thread(const __u64 *args, struct task_s
 	return !bpf_core_field_exists(registers->orig_ax) || (long)READ(registers, orig_ax) != -1;
 }
 
+/*
+ * Whether a thread that the current one wakes waited for what that one has for it (data in a pipe or a socket, the end
+ * of a child), and not for a lock, which threads take in another order on another drive. The kernel's own locks are
+ * waited for uninterruptibly; a futex may be a lock.
+ */
+static __always_inline bool hands_over(struct task_struct *current, struct task_struct *woken)
+{
+	struct pt_regs *registers = (struct pt_regs *)bpf_task_pt_regs(current);
+	long call;
+
+	/* The numbers of system calls of other processors are not known here. */
+	if (!bpf_core_field_exists(registers->orig_ax) || !(state_of(woken) & TASK_INTERRUPTIBLE))
+		return false;
+	call = (long)READ(registers, orig_ax);
+	return call != SYS_FUTEX && call != SYS_FUTEX_WAKE && call != SYS_FUTEX_REQUEUE && call != SYS_FUTEX_32;
+}
+
 /* The entry of the current thread if it has a cause, to be passed on where the thread causes the event. */
 static __always_inline const struct thread_entry *current_cause(struct task_struct *current)
 {
@@ -70,15 +94,13 @@ static __always_inline void inherit(struct thread_entry *entry, __s32 tid, const
 	entry->inherited = 1;
 }
 
-static __always_inline void set_cause(const __u64 *args, struct task_struct *woken)
+/* A thread is woken by the current one, unless an interrupt does it. */
+static __always_inline void set_cause(const __u64 *args, struct task_struct *current, struct task_struct *woken)
 {
-	struct task_struct *current = current_task();
 	const struct thread_entry *from;
 	struct thread_entry *entry;
 	__s32 tid;
 
-	if (is_woken_by_completion(args, current, woken))
-		return;
 	from = current_cause(current);
 	if (!from)
 		return;
@@ -92,14 +114,20 @@ static __always_inline void set_cause(const __u64 *args, struct task_struct *wok
 
 static __always_inline void on_waking(const __u64 *args, struct task_struct *woken)
 {
+	struct task_struct *current = current_task();
+	bool by_completion = is_woken_by_completion(args, current, woken);
 	struct thread_entry *entry;
 	__s32 tid;
 
-	set_cause(args, woken);
+	if (!by_completion)
+		set_cause(args, current, woken);
 	tid = READ(woken, pid);
 	entry = thread_at(tid);
-	if (entry && entry->tid == tid)
-		end_sleep(entry, woken);
+	if (!entry || entry->tid != tid)
+		return;
+	if (end_sleep(entry, woken))
+		entry->woken_by_thread = !by_completion && is_caused_by_thread(args, current) &&
+					 hands_over(current, woken) && note_wake(current, tid);
 }
 
 /* A thread begins. */

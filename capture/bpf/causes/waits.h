@@ -184,13 +184,14 @@ static __always_inline void on_switch(bool preempted, struct task_struct *task)
 
 /*
  * A thread is woken: what was not for I/O of its sleep was for something else. A wake-up just before the thread gave
- * way is seen before it falls asleep; it then runs, and the next one ends no sleep.
+ * way is seen before it falls asleep; it then runs, and the next one ends no sleep. Returns whether it slept.
  */
-static __always_inline void end_sleep(struct thread_entry *entry, struct task_struct *woken)
+static __always_inline bool end_sleep(struct thread_entry *entry, struct task_struct *woken)
 {
-	if (!entry->asleep_since_ns)
-		return;
-	if (!bpf_core_field_exists(woken->on_cpu) || !READ(woken, on_cpu))
+	bool slept = entry->asleep_since_ns && (!bpf_core_field_exists(woken->on_cpu) || !READ(woken, on_cpu));
+
+	if (slept)
 		add_time(entry, &entry->slept_ns, entry->asleep_since_ns, bpf_ktime_get_ns());
 	entry->asleep_since_ns = 0;
+	return slept;
 }

@@ -16,7 +16,7 @@ static const struct {
 #define SUM(field) { #field, offsetof(struct cpu_ledger, field) }
 	SUM(reused),	    SUM(unmatched), SUM(in_flight_at_start), SUM(unissued),  SUM(empty_flushes),
 	SUM(requeued),	    SUM(merged),    SUM(other_ops),	     SUM(out_of_range),
-	SUM(failed_over),   SUM(uses_lost), SUM(not_own),	     SUM(parts),
+	SUM(failed_over),   SUM(uses_lost), SUM(wakes_lost),	     SUM(not_own),   SUM(parts),
 	SUM(commands_unseen),
 #undef SUM
 };

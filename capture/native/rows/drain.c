@@ -20,6 +20,12 @@ static void post_rows(struct drain *drain)
 	drain->block = outbox_take(drain->outbox);
 }
 
+static void post_full(struct drain *drain)
+{
+	if (drain->block->rows == ROWS_PER_BLOCK)
+		post_rows(drain);
+}
+
 static bool is_before_start(const struct drain *drain, uint64_t submit_ns)
 {
 	return !drain->epoch_ns || submit_ns < drain->epoch_ns;
@@ -37,8 +43,7 @@ void drain_add(struct drain *drain, const struct io_record *record, const struct
 	    record->device >= 0 && record->device < MAX_DEVICES && record->op < OP_OTHER &&
 	    !(record->flags & FLAG_PASSTHROUGH)) /* the kernel does not count it */
 		drain->recorded[record->device].by_op[record->op]++;
-	if (drain->block->rows == ROWS_PER_BLOCK)
-		post_rows(drain);
+	post_full(drain);
 }
 
 static void add_use(struct drain *drain, const struct use_record *use)
@@ -46,8 +51,15 @@ static void add_use(struct drain *drain, const struct use_record *use)
 	if (is_before_start(drain, use->submit_ns))
 		return;
 	row_append_use(drain->block, use, drain->epoch_ns);
-	if (drain->block->rows == ROWS_PER_BLOCK)
-		post_rows(drain);
+	post_full(drain);
+}
+
+static void add_wake(struct drain *drain, const struct wake_record *wake)
+{
+	if (is_before_start(drain, wake->at_ns))
+		return;
+	row_append_wake(drain->block, wake, drain->epoch_ns);
+	post_full(drain);
 }
 
 void drain_flush(struct drain *drain)
@@ -67,6 +79,8 @@ static int on_record(void *context, void *data, size_t size)
 		drain_add(drain, data, size >= sizeof(struct io_file_record) ? data : NULL);
 	else if (*(uint8_t *)data == RECORD_USE && size >= sizeof(struct use_record))
 		add_use(drain, data);
+	else if (*(uint8_t *)data == RECORD_WAKE && size >= sizeof(struct wake_record))
+		add_wake(drain, data);
 	else if (*(uint8_t *)data == RECORD_THREAD && size >= sizeof(struct thread_record))
 		names_add_thread(drain->names, data);
 	else if (*(uint8_t *)data == RECORD_FILE && size >= sizeof(struct file_record))

@@ -66,23 +66,41 @@ void row_append(struct row_block *block, const struct io_record *record, const s
 	block->cgroup[at] = file && file->cgroup ? (int64_t)file->cgroup : -1;
 }
 
-void row_append_use(struct row_block *block, const struct use_record *use, uint64_t epoch_ns)
+/* A row that is no I/O, of what a thread did at a time. woken_ns: the completion that woke it last before; 0: unknown. */
+static uint32_t append_event(struct row_block *block, int8_t op, int32_t tid, uint64_t at_ns, uint64_t woken_ns,
+			     const struct thread_times *times, uint64_t epoch_ns)
 {
 	uint32_t at = block->rows++;
 
-	block->submit_ns[at] = (int64_t)(use->submit_ns - epoch_ns);
-	block->latency_ns[at] = (int64_t)(use->used_ns - use->submit_ns);
+	block->submit_ns[at] = (int64_t)(at_ns - epoch_ns);
+	block->latency_ns[at] = 0;
 	block->queue_ns[at] = -1;
 	block->offset_bytes[at] = block->length_bytes[at] = 0;
 	block->flags[at] = 0;
-	block->tid[at] = use->tid;
+	block->tid[at] = tid;
 	block->device[at] = block->cpu[at] = -1;
 	block->status[at] = 0;
-	block->op[at] = OP_USE;
+	block->op[at] = op;
 	block->waited_on[at] = -1;
-	block->think_ns[at] = use->woken_ns >= epoch_ns ? (int64_t)(use->used_ns - use->woken_ns) : -1;
-	set_times(block, at, &use->times);
+	block->think_ns[at] = woken_ns >= epoch_ns ? (int64_t)(at_ns - woken_ns) : -1;
+	set_times(block, at, times);
 	block->inode[at] = block->cgroup[at] = -1;
+	return at;
+}
+
+void row_append_use(struct row_block *block, const struct use_record *use, uint64_t epoch_ns)
+{
+	uint32_t at = append_event(block, OP_USE, use->tid, use->used_ns, use->woken_ns, &use->times, epoch_ns);
+
+	block->latency_ns[at] = (int64_t)(use->used_ns - use->submit_ns);
+	block->submit_ns[at] -= block->latency_ns[at];
+}
+
+void row_append_wake(struct row_block *block, const struct wake_record *wake, uint64_t epoch_ns)
+{
+	uint32_t at = append_event(block, OP_WAKE, wake->tid, wake->at_ns, wake->woken_ns, &wake->times, epoch_ns);
+
+	block->length_bytes[at] = wake->woken_tid;
 }
 
 void row_columns(const struct row_block *block, const void *pointers[ROW_COLUMNS])

@@ -51,6 +51,12 @@ void row_append(struct row_block *block, const struct io_record *record, const s
  */
 void row_append_use(struct row_block *block, const struct use_record *use, uint64_t epoch_ns);
 
+/*
+ * The same for a wake-up: its operation is OP_WAKE, its submit_ns the time, its tid the thread that woke another one, and
+ * its length the thread that was woken. traces/spool/wakes.py joins it with the next I/O of that thread.
+ */
+void row_append_wake(struct row_block *block, const struct wake_record *wake, uint64_t epoch_ns);
+
 /* The columns of a block, as block_write_rows takes them. */
 void row_columns(const struct row_block *block, const void *columns[ROW_COLUMNS]);
 

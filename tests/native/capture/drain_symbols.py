@@ -9,8 +9,8 @@ ALLOWED = {
     "ring_buffer__new", "ring_buffer__consume", "ring_buffer__free", "epoll_create1", "epoll_ctl", "epoll_wait",
     "eventfd", "eventfd_write", "read", "close", "pthread_create", "pthread_join", "clock_gettime",
     # Rows and names in memory.
-    "row_append", "row_append_use", "outbox_take", "outbox_post_rows", "names_add_thread", "names_add_file",
-    "names_wake", "memset", "memcpy", "memcmp",
+    "row_append", "row_append_use", "row_append_wake", "outbox_take", "outbox_post_rows", "names_add_thread",
+    "names_add_file", "names_wake", "memset", "memcpy", "memcmp",
 }
 # Added by compilers: errno, stack protection, fortified read(), sanitizers.
 ADDED = re.compile(r"__errno_location|__stack_chk_fail|__read_chk|__(asan|ubsan|tsan)_\w+|_GLOBAL_OFFSET_TABLE_")

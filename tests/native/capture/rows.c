@@ -91,6 +91,19 @@ static void test_a_use_is_a_row_at_the_time_of_its_read(void)
 	free(block);
 }
 
+static void test_a_wake_up_is_a_row_of_the_thread_that_wakes(void)
+{
+	struct row_block *block = calloc(1, sizeof(*block));
+	struct wake_record wake = { .tid = 7, .woken_tid = 9, .at_ns = 5500, .woken_ns = 5200,
+		.times = { .blocked_ns = 900, .slept_ns = 60, .runnable_ns = 8 } };
+
+	row_append_wake(block, &wake, 1000);
+	assert(block->rows == 1 && block->op[0] == OP_WAKE && block->tid[0] == 7 && block->length_bytes[0] == 9);
+	assert(block->submit_ns[0] == 4500 && block->latency_ns[0] == 0 && block->think_ns[0] == 300);
+	assert(block->blocked_ns[0] == 900 && block->slept_ns[0] == 60 && block->runnable_ns[0] == 8);
+	free(block);
+}
+
 static void test_columns_stand_as_the_layout_says(void)
 {
 	struct row_block *block = calloc(1, sizeof(*block));
@@ -112,6 +125,7 @@ int main(void)
 	test_times_are_relative_and_the_unknown_is_minus_one();
 	test_what_woke_the_thread_is_kept_as_its_submit_time();
 	test_a_use_is_a_row_at_the_time_of_its_read();
+	test_a_wake_up_is_a_row_of_the_thread_that_wakes();
 	test_columns_stand_as_the_layout_says();
 	return 0;
 }

@@ -13,7 +13,7 @@ from blkreel.traces.transform.write_trace import write_trace
 
 TIMES_NS = [0, -1, 40, 70]
 OF_THREADS = ["blocked_ns", "slept_ns", "runnable_ns"]
-OF_USES = ["used_blocked_ns", "used_slept_ns", "used_runnable_ns"]
+OF_EVENTS = [f"{event}_{name}" for event in ("used", "woken") for name in OF_THREADS]
 
 
 @pytest.fixture
@@ -34,42 +34,43 @@ def times_ns(path, column):
 
 def test_a_part_has_those_of_its_rows(trace, tmp_path):
     """They are sums of the thread, so rows that are left out change nothing."""
-    slice_trace(trace("a", **dict.fromkeys(OF_THREADS + OF_USES, TIMES_NS)), tmp_path / "part.parquet",
+    slice_trace(trace("a", **dict.fromkeys(OF_THREADS + OF_EVENTS, TIMES_NS)), tmp_path / "part.parquet",
                 Selection(from_ns=150))
-    for column in OF_THREADS + OF_USES:
+    for column in OF_THREADS + OF_EVENTS:
         assert times_ns(tmp_path / "part.parquet", column) == [40, 70], column
 
 
 def test_they_stay_without_names(trace, tmp_path):
-    anonymize(trace("a", **dict.fromkeys(OF_THREADS + OF_USES, TIMES_NS)), tmp_path / "anonymous.parquet", key=b"key")
-    for column in OF_THREADS + OF_USES:
+    anonymize(trace("a", **dict.fromkeys(OF_THREADS + OF_EVENTS, TIMES_NS)), tmp_path / "anonymous.parquet", key=b"key")
+    for column in OF_THREADS + OF_EVENTS:
         assert times_ns(tmp_path / "anonymous.parquet", column) == TIMES_NS, column
 
 
 @pytest.mark.parametrize(("join", "options"), [(concat, {}), (merge, {"align": "start"})])
 def test_of_a_trace_without_they_are_unknown(trace, tmp_path, join, options):
-    traces = [trace("a", **dict.fromkeys(OF_THREADS + OF_USES, TIMES_NS)), trace("b")]
+    traces = [trace("a", **dict.fromkeys(OF_THREADS + OF_EVENTS, TIMES_NS)), trace("b")]
     join(traces, tmp_path / "both.parquet", **options)
-    for column in OF_THREADS + OF_USES:
+    for column in OF_THREADS + OF_EVENTS:
         assert sorted(times_ns(tmp_path / "both.parquet", column)) == sorted(TIMES_NS + [-1] * 4), column
     assert not check(open_trace(tmp_path / "both.parquet")).errors
 
 
-def test_the_thread_of_a_use_gets_its_new_number(trace, tmp_path):
+@pytest.mark.parametrize(("time", "thread"), [("used_ns", "used_by"), ("woken_ns", "woken_by")])
+def test_the_thread_of_an_event_gets_its_new_number(trace, tmp_path, time, thread):
     """Of another boot, in merge and concat, as `tid`; its name stays with it."""
-    used = {"used_ns": [60, -2, -1, 90], "used_by": [8, -1, -1, 7]}
-    traces = [trace("a"), trace("b", **used)]
+    traces = [trace("a"), trace("b", **{time: [60, 0, -1, 90], thread: [8, -1, -1, 7]})]
     for join, options in ((concat, {}), (merge, {"align": "start"})):
         join(traces, tmp_path / "both.parquet", force=True, **options)
         both = open_trace(tmp_path / "both.parquet")
-        rows = [row for row in both.table(["tid", "used_ns", "used_by"]).to_pylist() if row["used_ns"] != -1]
+        rows = [row for row in both.table(["tid", time, thread]).to_pylist() if row[time] != -1]
         moved = max(row["tid"] for row in rows) - 7
-        assert moved > 0 and [row["used_by"] for row in rows] == [8 + moved, -1, 7 + moved]
+        assert moved > 0 and [row[thread] for row in rows] == [8 + moved, -1, 7 + moved]
         assert not check(both).errors
 
 
 @pytest.mark.parametrize(("column", "value", "least"), [
-    ("used_ns", -3, "-2"), *((column, -2, "-1") for column in ("used_by", "used_think_ns", *OF_THREADS, *OF_USES))])
+    ("used_ns", -3, "-2"),
+    *((column, -2, "-1") for column in ("used_by", "woken_by", "woken_ns", "used_think_ns", *OF_THREADS, *OF_EVENTS))])
 def test_a_value_below_the_least_is_an_error(trace, column, value, least):
     with pytest.raises(UsageError, match=f"1 rows: {column} below {least}"):
         trace("a", **{column: [0, value, 0, 0]})
