@@ -29,6 +29,7 @@ _DEPENDENCY_KINDS = {
     "reanchored": "of these follow another I/O, as theirs is not in the plan",
     "truncated": "of these wait for the last four of more completions",
     "windowed": "of these wait for read-ahead that their thread had used",
+    "woken": "of these wait until another thread wakes theirs",
     "used": "first uses of pages, which wait for their read"}
 
 

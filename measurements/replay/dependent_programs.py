@@ -244,6 +244,10 @@ PROGRAMS = [
         needs=(("git", "git"),)),
     Program("tar", lambda place: shell(
         "tar --version", f"tar -C {place} -c . | cat >/dev/null"), fill_with_files, needs=(("tar", "tar"),)),
+    # As fast as its reading on a slow drive, and as its compression on a fast one.
+    Program("pipeline", lambda place: shell(
+        "tar --version; gzip --version", f"tar -C {place} -c . | gzip -1 >/dev/null"), fill_with_files,
+        needs=(("tar", "tar"), ("gzip", "gzip"))),
     Program("grep", lambda place: shell("grep --version", f"grep -rc return {place} >/dev/null"), fill_with_sources),
     Program("rg", lambda place: shell("rg --version", f"rg -c return {place} >/dev/null"), fill_with_sources,
             needs=(("rg", "ripgrep"),), real_time=False),

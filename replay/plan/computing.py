@@ -38,15 +38,17 @@ def divided(columns: Batch, factor: float, history: History, number: np.ndarray,
 
 
 def on_processors(columns: Batch, processors: int, factor: float, history: History, number: np.ndarray,
-                  thread_row: np.ndarray) -> tuple[Batch, np.ndarray]:
+                  thread_row: np.ndarray, woken: np.ndarray) -> tuple[Batch, np.ndarray]:
     """Rows of distances() with the time that they need of a processor in *_cpu_ns, and a mask of the rows that have it.
 
     processors: of the captured machine. factor: divisor of the computing times. thread_row: as for divided().
+    woken: rows that wait for what ended the sleep of their thread, so that it has no length of its own.
     What a row waited for a processor while no more threads of the trace computed than there were processors was other
     programs' doing: it stays in its delay.
     """
     slept_ns, waiting_ns = (history.between_ns(name, thread_row, number) for name in ("slept_ns", "runnable_ns"))
     has_times = (slept_ns >= 0) & (waiting_ns >= 0)
+    slept_ns = np.where(woken & has_times, 0, slept_ns)
     blocked_ns = _blocked_ns(columns, history, number, thread_row)
     submit_ns = history.submit_ns(number)
     # A thread that is woken waits for a processor then, so that the waits belong to the end as far as they fit there.

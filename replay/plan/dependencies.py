@@ -18,19 +18,20 @@ from blkreel.traces.format.schema import FLAGS
 from blkreel.traces.format.trace import Trace
 
 from .computing import divided, on_processors
+from .events import NO_EVENT, ReadAheadWindows, is_event
 from .history import NONE, THREAD_TIMES, UNKNOWN_NS, History, Outstanding, last_before, last_of_all
-from .page_uses import NO_USE, ReadAheadWindows
 
 AFTER = ("after_1", "after_2", "after_3", "after_4")
 DISTANCES = (*AFTER, "behind")
 COLUMNS = ("tid", "waited_on", "think_ns")
 OPTIONAL_COLUMNS = (*THREAD_TIMES, "queue_ns", "inode")
 # Kinds of dependencies, as the run counts them.
-KINDS = ("waited", "followed", "caused", "absolute", "reanchored", "truncated", "windowed", "used")
+KINDS = ("waited", "followed", "caused", "absolute", "reanchored", "truncated", "windowed", "woken",
+         "used")
 Threads = Mapping[str, Mapping[str, Any]]  # the trace's metadata key `threads`
 
 PROGRAM, WORKLOAD, KERNEL = 1, 2, 4
-_USE = 8  # in the history only
+_EVENT = 8  # in the history only
 # Of memory: for the last I/O of a thread or process, and for the rows of a batch while its dependencies are found.
 _LAST_BYTES, _BATCH_BYTES = 350, 48 << 20
 
@@ -70,9 +71,10 @@ class ThreadTimes:
     def __init__(self) -> None:
         self._asleep_ns, self._elapsed_ns = np.zeros(2, np.int64), np.zeros(2, np.int64)
 
-    def add(self, history: History, number: np.ndarray, thread_row: np.ndarray) -> None:
-        """thread_row: the previous row of the same thread, or NONE."""
+    def add(self, history: History, number: np.ndarray, thread_row: np.ndarray, woken: np.ndarray) -> None:
+        """thread_row: the previous row of the same thread, or NONE. woken: rows that wait for what ended the sleep."""
         asleep_ns = history.between_ns("slept_ns", thread_row, number)
+        asleep_ns = np.where(woken & (asleep_ns != UNKNOWN_NS), 0, asleep_ns)
         has_times = (thread_row >= 0) & (asleep_ns != UNKNOWN_NS)
         elapsed_ns = history.submit_ns(number) - history.submit_ns(thread_row)
         asleep_ns = np.minimum(asleep_ns, elapsed_ns)  # of which idle time may have been removed
@@ -113,6 +115,7 @@ class Observed:
         self.in_time = ReadAheadInTime(self._history.reach)
         self.thread_times = ThreadTimes()
         self._last_of_thread: dict[int, int] = {}
+        self._last_wake: dict[int, int] = {}  # by woken thread
         self._last_of_process: dict[int, int] = {}
         self._last_program = self._last_workload = NONE
 
@@ -123,13 +126,14 @@ class Observed:
     def columns(self, io: Batch, source_row: np.ndarray, submit_ns: np.ndarray) -> Batch:
         """DEPENDENCY_COLUMNS of the next rows. io: tid, flags, latency_ns, COLUMNS, and OPTIONAL_COLUMNS of the trace.
 
-        submit_ns: in the plan. With `use_of` and `used_ns` as PageUses makes them, some rows are uses of pages.
+        submit_ns: in the plan. With `use_of`, `used_ns` and `wakes` as Events makes them, some rows are events.
         """
         process, kind = self._processes.of(io["tid"], io["flags"])
         history = self._history
-        use_of = io["use_of"] if "use_of" in io else np.full(len(submit_ns), NO_USE)
-        is_use = use_of != NO_USE
-        number = history.add(source_row, submit_ns, io["latency_ns"], process, np.where(is_use, kind | _USE, kind),
+        use_of = io["use_of"] if "use_of" in io else np.full(len(submit_ns), NO_EVENT)
+        events = is_event(io)
+        is_wake = events & (use_of == NO_EVENT)
+        number = history.add(source_row, submit_ns, io["latency_ns"], process, np.where(events, kind | _EVENT, kind),
                              [io.get(name) for name in THREAD_TIMES])
         is_kernel = kind == KERNEL
         deferred = (io["flags"] & FLAGS["deferred"]) != 0
@@ -150,8 +154,8 @@ class Observed:
         behind_ns = np.where(behind >= 0, history.submit_ns(behind), np.iinfo(np.int64).min)
 
         waited = history.number_of(io["waited_on"])
-        if is_use.any():
-            waited[is_use] = history.completed_at(submit_ns[is_use] - io["think_ns"][is_use])
+        if events.any():
+            waited[events] = history.completed_at(submit_ns[events] - io["think_ns"][events])
         waited = history.in_reach(waited, number)
         waited_ns = history.complete_ns(waited)
         usable = (waited >= 0) & (waited < number) & (waited_ns >= 0) & (waited_ns <= submit_ns)
@@ -161,7 +165,8 @@ class Observed:
         after = np.where(newer, waited, NONE)
         lost = ((previous >= 0) & (behind < 0)) | ((io["waited_on"] >= 0) & ~usable &
                                                   (submit_ns - io["think_ns"] > behind_ns))
-        without = np.flatnonzero((after < 0) & (behind < 0))
+        # A thread that wakes others, and never waited for an I/O before, does so at its own pace.
+        without = np.flatnonzero((after < 0) & (behind < 0) & ~is_wake)
         workload = np.where(kind[without] & (WORKLOAD | KERNEL), workload[without], NONE)
         for i, latest_of_process, latest_workload in zip(without.tolist(), of_process[without].tolist(),
                                                          workload.tolist(), strict=True):
@@ -171,9 +176,14 @@ class Observed:
         caused[without] = behind[without] >= 0
         # What a thread computed before it slept does not get shorter on a faster drive. A kernel thread may follow
         # another thread's row, whose blocked time is another count.
-        computed = np.where(newer & ~is_kernel & (behind >= 0), behind, NONE)
+        wake = np.where(is_kernel | deferred, NONE, self._wakes_of(io, number, behind))
+        woken = wake >= 0
+        computed = np.where((newer | woken) & ~is_kernel & (behind >= 0), behind, NONE)
         besides = self._besides(io, number, after, computed)
         blocked_ns = history.between_ns("blocked_ns", computed, number)
+        # A thread sleeps until another one wakes it.
+        slept_ns = history.between_ns("slept_ns", computed, number)
+        blocked_ns = np.where(woken & (blocked_ns >= 0) & (slept_ns >= 0), blocked_ns + slept_ns, blocked_ns)
         until_ns = np.where(is_kernel | caused | (behind < 0), UNKNOWN_NS, np.where(newer, waited_ns, submit_ns))
         windows = self._windows_used(io, source_row, number, after, until_ns)
         windowed = windows[0] >= 0
@@ -181,27 +191,31 @@ class Observed:
         alone = (after < 0) & (behind < 0)
         after, used = np.where(alone, used, after), np.where(alone, NONE, used)
         dependent = (after >= 0) | (behind >= 0)
-        waiting = ((after >= 0) & ~caused) | windowed | ((behind >= 0) & ((history.kind(behind) & _USE) != 0))
+        waiting = ((after >= 0) & ~caused) | windowed | woken | (
+            (behind >= 0) & ((history.kind(behind) & _EVENT) != 0))
         for name, rows in (("waited", waiting), ("followed", dependent & ~waiting & ~caused), ("caused", caused),
-                           ("absolute", ~dependent), ("reanchored", lost & dependent), ("windowed", windowed)):
-            self.counts[name] += int((rows & ~is_use).sum())
-        self.counts["used"] += int(is_use.sum())
+                           ("absolute", ~dependent), ("reanchored", lost & dependent), ("windowed", windowed),
+                           ("woken", woken)):
+            self.counts[name] += int((rows & ~events).sum())
+        self.counts["used"] += int((use_of != NO_EVENT).sum())
         # A thread that waited for nothing since its previous row was not blocked since.
-        blocked_ns = np.where(windowed & ~newer, 0, blocked_ns)
+        blocked_ns = np.where(windowed & ~newer & ~woken, 0, blocked_ns)
         parents = [np.where(parent >= 0, parent, window)
                    for parent, window in zip((after, *besides), reversed(windows), strict=True)]
+        parents[-2] = np.where(woken, wake, parents[-2])
         columns = distances(history, number, submit_ns, parents, behind, blocked_ns)
         # A thread computes until it reaches the page, and goes on as soon as that is there.
-        reached = is_use & (after < 0) & (behind >= 0)
+        reached = (use_of != NO_EVENT) & ~woken & (after < 0) & (behind >= 0)
         columns["compute_ns"] = np.where(reached, columns["delay_ns"], columns["compute_ns"])
         columns["delay_ns"] = np.where(reached, 0, columns["delay_ns"])
         columns[AFTER[-1]] = np.where(used >= 0, number - used, columns[AFTER[-1]]).astype(np.int32)
         # The distance of a kernel thread to the workload is set by timers and limits of the kernel, not by computing.
         thread_row = np.where(~is_kernel & ~caused, behind, NONE)
-        self.thread_times.add(history, number, thread_row)
+        self.thread_times.add(history, number, thread_row, woken)
         has_times = np.zeros(len(number), bool)
         if self._processors:
-            columns, has_times = on_processors(columns, self._processors, self._compute, history, number, thread_row)
+            columns, has_times = on_processors(columns, self._processors, self._compute, history, number, thread_row,
+                                               woken)
         if self._compute == 1:
             return columns
         return divided(columns, self._compute, history, number, thread_row, ~is_kernel & ~has_times)
@@ -224,6 +238,16 @@ class Observed:
         outstanding.drop(history.rows)
         return besides
 
+    def _wakes_of(self, io: Batch, number: np.ndarray, behind: np.ndarray) -> np.ndarray:
+        """The wake-up of each row's thread since its previous row, which is `behind`; NONE without one."""
+        if "wakes" not in io:
+            return np.full(len(number), NONE)
+        # Of each row first its own thread, and then the thread that it wakes.
+        tid, wakes = np.stack([io["tid"], io["wakes"]], 1).ravel(), np.repeat(number, 2)
+        is_wake = np.stack([np.zeros(len(number), bool), io["wakes"] != NO_EVENT], 1).ravel()
+        latest = last_before(tid, wakes, is_wake, self._last_wake)[::2]
+        return self._history.in_reach(np.where((behind >= 0) & (latest > behind), latest, NONE), number)
+
     def _used(self, use_of: np.ndarray, number: np.ndarray, submit_ns: np.ndarray, after: np.ndarray) -> np.ndarray:
         """The read whose pages each row uses, NONE if it is `after` or the row is an I/O."""
         history = self._history
@@ -242,7 +266,7 @@ class Observed:
         history = self._history
         result = np.full((len(AFTER), len(number)), NONE, np.int64)
         if "use_of" in io:
-            unknown = (io["use_of"] == NO_USE) & (io["used_ns"] == -1)
+            unknown = ~is_event(io) & (io["used_ns"] == -1)
             self.in_time.add(source_row, np.where(unknown, io["flags"], 0), io["waited_on"])
             return list(result)
         used_rows = []

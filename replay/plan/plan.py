@@ -14,7 +14,7 @@ from blkreel.replay.drive.target import Target
 from blkreel.replay.engine.engine import DEPENDENCY_REACH, MAX_DEPTH, OMITTED, Batch, Lane
 from blkreel.traces.format.metadata_types import Thread
 from blkreel.traces.format.read_ahead import ReadAheadCount, ReadAheadInTime
-from blkreel.traces.format.schema import FLAGS, OPS, USE_COLUMNS, USER_COLUMNS, WRITE_FLAGS
+from blkreel.traces.format.schema import FLAGS, OPS, USE_COLUMNS, USER_COLUMNS, WAKE_COLUMNS, WRITE_FLAGS
 from blkreel.traces.format.trace import Trace
 from blkreel.traces.format.trace_survey import COLUMNS, flags_with_flush_rows, select
 from blkreel.traces.samples import called, workload_names
@@ -22,12 +22,12 @@ from blkreel.traces.samples import called, workload_names
 from . import dependencies
 from .batch import plan_batch
 from .dependencies import ThreadTimes
+from .events import Events, is_event
 from .extents import MappedBlocks
 from .history import THREAD_TIMES, History
 from .infer import Inferred
 from .mapping import Mapping
 from .pace import ALL_IDLE, IdleCompressor, IdlePolicy, InFlightLimits, Pace
-from .page_uses import NO_USE, PageUses
 from .survey import CHANGING, Survey, TraceSurvey
 from .zoned import WritePointers, ZonePlan, mapped
 
@@ -366,7 +366,7 @@ class TracePlan(Plan):
         limits = InFlightLimits() if pace.paced else None
         pointers = [drive.zones.write_pointers() if drive.zones else None for drive in self.drives]
         with_threads = pace.dependent or self.sharding.by_thread is not None
-        for io, source_row, submit_ns in self.rows(with_threads, pace.dependent and self.has_uses):
+        for io, source_row, submit_ns in self.rows(with_threads, pace.dependent and self.has_events):
             if pace.saturating:
                 io["idle_removed_ns"] = np.zeros(len(submit_ns), np.int64)
             elif pace.name == "scaled":
@@ -405,17 +405,18 @@ class TracePlan(Plan):
             "flags": np.where(is_read, columns["flags"], OMITTED).astype(np.int32)}
 
     @property
-    def has_uses(self) -> bool:
-        """Whether the trace has the first uses of the pages that were read."""
-        return self.observed and all(name in self.trace.schema.names for name in USE_COLUMNS)
+    def has_events(self) -> bool:
+        """Whether the trace has the first uses of the pages that were read, or which thread woke another one."""
+        names = set(self.trace.schema.names)
+        return self.observed and (names >= set(USE_COLUMNS) or names >= set(WAKE_COLUMNS))
 
     def rows(self, with_threads: bool = False,
-             with_uses: bool = False) -> Iterator[tuple[Batch, np.ndarray, np.ndarray]]:
+             with_events: bool = False) -> Iterator[tuple[Batch, np.ndarray, np.ndarray]]:
         """(columns, source_row, submit_ns) of the I/Os of the devices, from 0 ns on, after the idle policy.
 
         The columns include idle_removed_ns: the idle time before the I/O that the policy removes.
-        with_threads: include the columns of dependencies. The thread is always included. with_uses: also rows for the
-        first uses of pages, as PageUses makes them, for which source_row is the last row before.
+        with_threads: include the columns of dependencies. The thread is always included. with_events: also rows for the
+        first uses of pages and for wake-ups, as Events makes them, for which source_row is the last row before.
         """
         compressor = IdleCompressor(self.idle)
         names = [name for name in ("stream", "burst") if name in self.trace.schema.names]
@@ -423,9 +424,9 @@ class TracePlan(Plan):
         if with_threads:
             names += [name for name in dependencies.OPTIONAL_COLUMNS if name in self.trace.schema.names]
         lost_uses = (self.trace.metadata.get("ledger") or {}).get("uses_lost")
-        uses = PageUses(complete=not lost_uses) if with_uses else None
-        if uses:
-            names += [name for name in (*USE_COLUMNS, *USER_COLUMNS) if name in self.trace.schema.names]
+        events = Events(complete=not lost_uses) if with_events else None
+        if events:
+            names += [name for name in (*USE_COLUMNS, *USER_COLUMNS, *WAKE_COLUMNS) if name in self.trace.schema.names]
         devices = [drive.device for drive in self.drives]
         # All lanes share the memory that one lane would take for its batches.
         batch_rows = _BATCH_ROWS // (self.sharding.threads + len(self.stream_paces))
@@ -438,8 +439,8 @@ class TracePlan(Plan):
                 io |= {name: batch[name].to_numpy()[index] for name in names}
                 submit_ns = compressor.move(io["submit_ns"], io["latency_ns"])
                 io["idle_removed_ns"] = io["submit_ns"] - submit_ns
-                if uses:
-                    io, rows, submit_ns = uses.merged(io, rows, submit_ns)
+                if events:
+                    io, rows, submit_ns = events.merged(io, rows, submit_ns)
                 yield io, rows, submit_ns - self.trace_survey.first_submit_ns
 
     def selected(self, io: Batch, pace: Pace, stream: int | None = None) -> np.ndarray:
@@ -476,8 +477,7 @@ class TracePlan(Plan):
                 start[on_drive] = at.take(op, start[on_drive], length[on_drive], source_row[on_drive])
         if len(self.drives) > 1:
             optional["target"] = target
-        if "use_of" in io:
-            flags = np.where(io["use_of"] == NO_USE, flags, OMITTED).astype(np.int32)
+        flags = np.where(is_event(io), OMITTED, flags).astype(np.int32)
         if waits:
             # With N copies of each row, distances are N times as large.
             optional |= {name: column * (self.mapping.copies if name in dependencies.DISTANCES else 1)
@@ -489,8 +489,8 @@ class TracePlan(Plan):
 
 
 def _of_ios(io: Batch) -> tuple[np.ndarray, np.ndarray | None]:
-    """flags and blocked_ns of the rows that are I/Os, not uses of their pages."""
-    is_io = io["use_of"] == NO_USE if "use_of" in io else slice(None)
+    """flags and blocked_ns of the rows that are I/Os."""
+    is_io = ~is_event(io)
     return io["flags"][is_io], io["blocked_ns"][is_io] if "blocked_ns" in io else None
 
 

@@ -11,6 +11,7 @@ import numpy as np
 from blkreel.replay.engine.engine import DEPENDENCY_REACH, Batch
 
 from .dependencies import KERNEL, WORKLOAD, Processes, Threads
+from .events import NO_EVENT
 from .pace import Pace
 from .plan import SINGLE, Sharding, TracePlan
 
@@ -74,7 +75,7 @@ def _threads_for(plan: TracePlan) -> int:
 def _by_component(plan: TracePlan, count: int) -> Sharding:
     """Processes with dependencies on each other's I/O stay in one shard."""
     groups = Groups(plan.trace.metadata.get("threads"))
-    for io, source_row, _ in plan.rows(with_threads=True, with_uses=plan.has_uses):
+    for io, source_row, _ in plan.rows(with_threads=True, with_events=plan.has_events):
         groups.add(io, source_row)
     rows_of = groups.components()
     if len(rows_of) < 2:
@@ -120,6 +121,10 @@ class Groups:
         # A use of pages waits for their read.
         waited_on = np.maximum(io["waited_on"], io["use_of"]) if "use_of" in io else io["waited_on"]
         self._join_waits(waited_on, process, source_row)
+        if "wakes" in io:
+            is_wake = io["wakes"] != NO_EVENT
+            woken, _ = self._processes.of(io["wakes"][is_wake], io["flags"][is_wake])
+            self._join_pairs(process[is_wake], woken)
 
     def components(self) -> dict[tuple[int, ...], int]:
         """The processes of each group, and its number of I/Os."""
@@ -138,9 +143,11 @@ class Groups:
         self._process = np.concatenate([self._process[-DEPENDENCY_REACH:], process])
         index = np.minimum(np.searchsorted(self._source, waited_on), len(self._source) - 1)
         in_reach = (waited_on >= 0) & (self._source[index] == waited_on)
-        pairs = np.unique(np.stack([self._process[index[in_reach]], process[in_reach]]), axis=1)
-        for waited, waiting in pairs.T.tolist():
-            self._join(waited, waiting)
+        self._join_pairs(self._process[index[in_reach]], process[in_reach])
+
+    def _join_pairs(self, waited: np.ndarray, waiting: np.ndarray) -> None:
+        for pair in np.unique(np.stack([waited, waiting]), axis=1).T.tolist():
+            self._join(*pair)
 
     def _join_all(self, processes: np.ndarray, group: int) -> None:
         for process in np.unique(processes).tolist():

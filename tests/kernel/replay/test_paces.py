@@ -75,7 +75,7 @@ def test_a_synchronous_reader_is_as_fast_as_its_drive_and_its_thoughts(make_trac
     assert account["wall_ns"] == pure_ns + late_ns - max(0, rows["submit_ns"][0] - rows["due_ns"][0])
     assert account["pace"]["dependencies"] == "observed"
     assert account["pace"]["anchored"] == {"waited": count - 1, "followed": 0, "caused": 0, "absolute": 1,
-                                           "reanchored": 0, "truncated": 0, "windowed": 0, "used": 0}
+                                           "reanchored": 0, "truncated": 0, "windowed": 0, "woken": 0, "used": 0}
     original, _ = replay(trace, "--on", drive)
     assert original["wall_ns"] >= (count - 2) * 50 * MS
     assert account["wall_ns"] < original["wall_ns"]

@@ -157,7 +157,7 @@ def test_computing_during_an_io_is_shared_before_the_thread_sleeps():
     submit_ns, latency_ns, *times_ns = US * np.array([[0, 120], [100, 1], [0, 40], [0, 0], [0, 5]])
     number = history.add(np.arange(2), submit_ns, latency_ns, np.zeros(2, int), np.ones(2, int), times_ns)
     columns = {"compute_ns": np.array([0, 60 * US]), "delay_ns": np.array([0, 20 * US])}
-    result, known = on_processors(columns, 1, 1.0, history, number, np.array([NONE, 0]))
+    result, known = on_processors(columns, 1, 1.0, history, number, np.array([NONE, 0]), np.zeros(2, bool))
     assert known.tolist() == [False, True]
     assert {name: column[1] for name, column in result.items()} == {
         "compute_cpu_ns": 60 * US, "compute_ns": 0, "delay_cpu_ns": 15 * US, "delay_ns": 5 * US}

@@ -169,7 +169,7 @@ def test_a_trace_that_observed_nothing_is_inferred(trace, image):
     assert rows["delay_ns"].tolist() == [0, 50, 50]
     account = plan.pace_account(counts)
     assert account["anchored"] == {"waited": 2, "followed": 0, "caused": 0, "absolute": 1, "reanchored": 0,
-                                   "truncated": 0, "windowed": 0, "used": 0}
+                                   "truncated": 0, "windowed": 0, "woken": 0, "used": 0}
     assert account["dependencies_inferred"] == 0.6667
     assert account["dependencies_known"] is None
     list(plan.batches())  # another pass, as for the load time without latency, changes nothing

@@ -118,7 +118,7 @@ def test_a_trace_without_queue_times_is_planned_without_windows():
 
 
 def test_more_files_than_are_held_are_read_from_anew(monkeypatch):
-    monkeypatch.setattr("blkreel.replay.plan.page_uses._MAX_FILES", 2)
+    monkeypatch.setattr("blkreel.replay.plan.events._MAX_FILES", 2)
     io = read_to_the_end(IN_TIME, [10] * 8)
     io["inode"] = np.array([1, 2, 1, 2, 1, 2, 3, 1])
     io["offset_bytes"] = np.array([0, 0, 1, 1, 2, 2, 0, 3]) * ROW_BYTES

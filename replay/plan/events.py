@@ -1,8 +1,9 @@
-"""What threads used of the pages that were read ahead: uses that a trace has, and uses that follow from its windows.
+"""What threads did between their I/Os: uses of pages, wake-ups, and uses that windows of read-ahead show.
 
-First uses of pages are rows of a plan: they are not issued, and wait for the read whose pages they use.
+First uses of pages are rows of a plan: they are not issued, and wait for the read whose pages they use. So are wake-ups
+of a thread by another one: they are rows of the latter, and the next row of the former waits for them.
 
-Of a trace without them: the kernel reads the next window of a file ahead when a thread reaches the first page of the
+Of a trace without uses: the kernel reads the next window of a file ahead when a thread reaches the first page of the
 last one (page_cache_async_ra). So the thread had used the window before the last one: if that was in time on the drive
 of the trace, no row shows it, but on a slower drive the thread waits for it, and the kernel has at most two windows of
 the file in flight (docs/replay.md).
@@ -13,16 +14,25 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from blkreel.replay.engine.engine import Batch
-from blkreel.traces.format.schema import FLAGS, NOT_USED, OPS, USE_COLUMNS, USER_COLUMNS
+from blkreel.traces.format.schema import FLAGS, NOT_USED, OPS, USE_COLUMNS, USER_COLUMNS, WAKE_COLUMNS
 
 from .history import THREAD_TIMES
 
-NO_USE = -1
-_OF_USES = {*USE_COLUMNS, *USER_COLUMNS} - {"used_ns"}
+NO_EVENT = -1
+_OF_EVENTS = {*USE_COLUMNS, *USER_COLUMNS, *WAKE_COLUMNS} - {"used_ns"}
 
 
-class PageUses:
-    """Puts the uses into the rows of a trace, in the order of time. Takes all rows of the devices, batch by batch.
+def is_event(io: Batch) -> np.ndarray:
+    """Which rows are no I/Os."""
+    events = np.zeros(len(io["submit_ns"]), bool)
+    for name in ("use_of", "wakes"):
+        if name in io:
+            events |= io[name] != NO_EVENT
+    return events
+
+
+class Events:
+    """Puts uses and wake-ups into the rows of a trace, in the order of time. Takes all rows of the devices in batches.
 
     complete: whether the recording has all uses, so that read-ahead without one was not used.
     """
@@ -30,54 +40,78 @@ class PageUses:
     def __init__(self, complete: bool = True) -> None:
         self._complete = complete
         self._waiting: Batch | None = None  # uses after the last row so far
-        self._last_row = NO_USE
+        self._last_row = -1
         self._removed_ns = 0
 
     def merged(self, io: Batch, source_row: np.ndarray, submit_ns: np.ndarray) -> tuple[Batch, np.ndarray, np.ndarray]:
-        """The rows with the uses up to the last of them.
+        """The rows with the events up to the last of them. Wake-ups before the batch are left out.
 
-        io: columns of the trace with USE_COLUMNS, and with THREAD_TIMES and USER_COLUMNS as far as it has them.
-        submit_ns: after the idle policy.
+        io: columns of the trace with USE_COLUMNS or WAKE_COLUMNS, and with THREAD_TIMES and USER_COLUMNS as far as it
+        has them. submit_ns: after the idle policy.
 
-        Result: io, of USE_COLUMNS with used_ns, and with `use_of`: the row whose pages a use is of, NO_USE for an I/O;
-        source_row, for a use the last row before it; and submit_ns.
+        Result: io, of these columns with used_ns, and with `use_of`: the row whose pages a use is of; and `wakes`: the
+        thread that a wake-up wakes; NO_EVENT for other rows, and without the columns of the trace neither.
+        source_row, for an event the last row before it; and submit_ns.
         """
-        uses = self._taken(io, source_row)
-        is_use = np.arange(len(uses["use_of"]) + len(submit_ns)) < len(uses["use_of"])
-        columns = {name: np.concatenate([uses[name], io[name]]) for name in uses if name != "use_of"}
-        # A use comes before a row that its thread submitted at the same time.
-        order = np.lexsort((~is_use, columns["submit_ns"]))
-        columns = {name: column[order] for name, column in columns.items()}
-        is_use, use_of = is_use[order], np.concatenate([uses["use_of"], np.full(len(submit_ns), NO_USE)])[order]
+        ios = {name: column for name, column in io.items() if name not in _OF_EVENTS}
+        none = np.full(len(submit_ns), NO_EVENT)
+        parts = [ios]
+        if "used_ns" in io:
+            ios["use_of"] = none
+        if "woken_ns" in io:
+            ios["wakes"] = none
+            parts.append(_wakes(io, ios))
+        if "used_ns" in io:
+            parts.append(self._taken(_uses(io, ios, source_row), io["submit_ns"][-1]))
+        columns = {name: np.concatenate([part[name] for part in parts]) for name in ios}
+        events = np.arange(len(columns["submit_ns"])) >= len(submit_ns)
+        # An event comes before a row that its thread submitted at the same time.
+        order = np.lexsort((~events, columns["submit_ns"]))
+        columns, events = {name: column[order] for name, column in columns.items()}, events[order]
         row, removed_ns, moved_ns = np.empty((3, len(order)), np.int64)
-        row[~is_use], removed_ns[~is_use], moved_ns[~is_use] = source_row, io["idle_removed_ns"], submit_ns
-        row[is_use] = removed_ns[is_use] = 0
-        moved_ns[is_use] = np.iinfo(np.int64).max
+        row[~events], removed_ns[~events], moved_ns[~events] = source_row, io["idle_removed_ns"], submit_ns
+        row[events] = removed_ns[events] = 0
+        moved_ns[events] = np.iinfo(np.int64).max
         row = np.maximum.accumulate(np.maximum(row, self._last_row))
         removed_ns = np.maximum.accumulate(np.maximum(removed_ns, self._removed_ns))
         next_ns = np.minimum.accumulate(moved_ns[::-1])[::-1]
-        moved_ns = np.where(is_use, np.minimum(columns["submit_ns"] - removed_ns, next_ns), moved_ns)
+        moved_ns = np.where(events, np.minimum(columns["submit_ns"] - removed_ns, next_ns), moved_ns)
         self._last_row, self._removed_ns = int(row[-1]), int(removed_ns[-1])
         if not self._complete:
             columns["used_ns"] = np.where(columns["used_ns"] == NOT_USED, -1, columns["used_ns"])
-        return columns | {"use_of": use_of, "idle_removed_ns": removed_ns}, row, moved_ns
+        return columns | {"idle_removed_ns": removed_ns}, row, moved_ns
 
-    def _taken(self, io: Batch, source_row: np.ndarray) -> Batch:
-        """The uses up to the last row, in the order of time; later ones are kept."""
-        at = np.flatnonzero((io["latency_ns"] >= 0) & (io["used_ns"] >= io["latency_ns"]))
-        uses = {name: column[at] for name, column in io.items() if name not in _OF_USES}
-        uses |= {"submit_ns": uses["submit_ns"] + io["used_ns"][at], "latency_ns": np.zeros(len(at), np.int64),
-                 "tid": io["used_by"][at], "waited_on": np.full(len(at), -1, np.int64),
-                 "flags": uses["flags"] & ~FLAGS["inherited"], "think_ns": io["used_think_ns"][at],
-                 "use_of": source_row[at]}
-        unknown = np.full(len(io["submit_ns"]), -1)
-        uses |= {name: io.get(f"used_{name}", unknown)[at] for name in THREAD_TIMES if name in uses}
+    def _taken(self, uses: Batch, until_ns: int) -> Batch:
+        """The uses up to this time, in the order of time; later ones are kept."""
         if self._waiting is not None:
             uses = {name: np.concatenate([self._waiting[name], column]) for name, column in uses.items()}
         order = np.argsort(uses["submit_ns"], kind="stable")
-        count = int(np.searchsorted(uses["submit_ns"][order], io["submit_ns"][-1], "right"))
+        count = int(np.searchsorted(uses["submit_ns"][order], until_ns, "right"))
         self._waiting = {name: column[order[count:]] for name, column in uses.items()}
         return {name: column[order[:count]] for name, column in uses.items()}
+
+
+def _uses(io: Batch, ios: Batch, source_row: np.ndarray) -> Batch:
+    at = np.flatnonzero((io["latency_ns"] >= 0) & (io["used_ns"] >= io["latency_ns"]))
+    uses = _events(io, ios, at, "used", io["submit_ns"][at] + io["used_ns"][at])
+    return uses | {"use_of": source_row[at]}
+
+
+def _wakes(io: Batch, ios: Batch) -> Batch:
+    at_ns = io["submit_ns"] - io["woken_ns"]
+    at = np.flatnonzero((io["woken_ns"] >= 0) & (at_ns >= io["submit_ns"][0]))
+    return _events(io, ios, at, "woken", at_ns[at]) | {"wakes": io["tid"][at]}
+
+
+def _events(io: Batch, ios: Batch, at: np.ndarray, kind: str, at_ns: np.ndarray) -> Batch:
+    """Rows of what other threads did at these times, that the I/Os `at` have in their columns KIND_*."""
+    events = {name: column[at] for name, column in ios.items()}
+    unknown = np.full(len(io["submit_ns"]), -1)
+    times = {name: io.get(f"{kind}_{name}", unknown)[at] for name in THREAD_TIMES if name in events}
+    return events | times | {
+        "submit_ns": at_ns, "latency_ns": np.zeros(len(at), np.int64), "tid": io[f"{kind}_by"][at],
+        "waited_on": np.full(len(at), -1, np.int64), "flags": events["flags"] & ~FLAGS["inherited"],
+        "think_ns": io[f"{kind}_think_ns"][at]}
 
 
 # The last files of all threads: a thread that comes back to one after so many others begins anew.

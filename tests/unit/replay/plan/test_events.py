@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from blkreel.replay.plan.dependencies import Observed
-from blkreel.replay.plan.page_uses import NO_USE, PageUses
+from blkreel.replay.plan.events import NO_EVENT, Events
 from blkreel.traces.format.schema import FLAGS, USE_COLUMNS
 
 THREADS = {"1": {"pid": 1, "comm": "a"}, "2": {"pid": 1, "comm": "a"}}
@@ -52,12 +52,12 @@ def completed(io, latency_ns):
 
 def planned(io, sizes=(None,), dependencies=None):
     """The plan with a row for each use, and which rows are reads."""
-    dependencies, uses, parts = dependencies or Observed(THREADS), PageUses(), []
+    dependencies, uses, parts = dependencies or Observed(THREADS), Events(), []
     for rows in in_batches(np.arange(len(io["submit_ns"])), sizes):
         part = {name: values[rows] for name, values in io.items()}
         part, source_row, submit_ns = uses.merged(part, rows, part["submit_ns"])
         parts.append(dependencies.columns(part, source_row, submit_ns)
-                     | {"due_ns": submit_ns, "is_read": part["use_of"] == NO_USE})
+                     | {"due_ns": submit_ns, "is_read": part["use_of"] == NO_EVENT})
     plan = joined(parts)
     return plan, plan.pop("is_read")
 
@@ -120,8 +120,8 @@ def test_read_ahead_with_a_use_is_not_in_time():
 
 def test_of_uses_that_were_lost_nothing_is_concluded():
     io = program([("read", 1), ("read", 1), ("use", 9, 0), ("read", 1)], [1, 1, 1])
-    columns, *_ = PageUses(complete=False).merged(io, np.arange(3), io["submit_ns"])
-    assert columns["used_ns"][columns["use_of"] == NO_USE].tolist() == [10, -1, -1]
+    columns, *_ = Events(complete=False).merged(io, np.arange(3), io["submit_ns"])
+    assert columns["used_ns"][columns["use_of"] == NO_EVENT].tolist() == [10, -1, -1]
 
 
 def test_a_use_of_another_thread_makes_that_one_wait():
@@ -146,6 +146,6 @@ def test_idle_time_that_the_plan_removes_moves_uses_too():
     io = program([("read", 0), ("use", 30, 0), ("read", 1000)], [10, 10])
     moved_ns = np.array([0, 130])
     io["idle_removed_ns"] = io["submit_ns"] - moved_ns
-    columns, source_row, submit_ns = PageUses().merged(io, np.arange(2), moved_ns)
+    columns, source_row, submit_ns = Events().merged(io, np.arange(2), moved_ns)
     assert submit_ns.tolist() == [0, 30, 130] and source_row.tolist() == [0, 0, 1]
-    assert columns["use_of"].tolist() == [NO_USE, 0, NO_USE]
+    assert columns["use_of"].tolist() == [NO_EVENT, 0, NO_EVENT]
