@@ -225,7 +225,7 @@ class Observed:
         history, outstanding = self._history, self._outstanding
         submit_ns, complete_ns = history.submit_ns(number), history.complete_ns(number)
         # No thread is known to wait for read-ahead, except for the I/O that woke it.
-        selected = ((io["tid"] >= 0) & (complete_ns != UNKNOWN_NS) &
+        selected = ((io["tid"] >= 0) & (complete_ns != UNKNOWN_NS) & ~is_event(io) &
                     ((io["flags"] & (FLAGS["deferred"] | FLAGS["read_ahead"])) == 0))
         outstanding.add(number, io["tid"], submit_ns, complete_ns, selected)
         blocked_ns = history.between_ns("blocked_ns", behind, number)

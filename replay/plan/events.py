@@ -110,7 +110,7 @@ def _events(io: Batch, ios: Batch, at: np.ndarray, kind: str, at_ns: np.ndarray)
     times = {name: io.get(f"{kind}_{name}", unknown)[at] for name in THREAD_TIMES if name in events}
     return events | times | {
         "submit_ns": at_ns, "latency_ns": np.zeros(len(at), np.int64), "tid": io[f"{kind}_by"][at],
-        "waited_on": np.full(len(at), -1, np.int64), "flags": events["flags"] & ~FLAGS["inherited"],
+        "waited_on": np.full(len(at), -1, np.int64), "flags": events["flags"] & FLAGS["own"],
         "think_ns": io[f"{kind}_think_ns"][at]}
 
 

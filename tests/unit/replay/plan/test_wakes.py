@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from blkreel.replay.plan.dependencies import Observed
 from blkreel.replay.plan.events import Events, is_event
-from blkreel.traces.format.schema import WAKE_COLUMNS
+from blkreel.traces.format.schema import FLAGS, WAKE_COLUMNS
 
 READER, ASKER = 1, 2
 THREADS = {"1": {"pid": 1, "comm": "a"}, "2": {"pid": 1, "comm": "a"}}
@@ -94,6 +94,20 @@ def test_the_threads_share_one_processor():
     shared, _ = submitted(io, [10] * 4, processors=1)
     assert alone == io["submit_ns"].tolist()
     assert shared[2] > alone[2] and shared[3] > alone[3]
+
+
+def test_a_wake_up_is_no_read_ahead_of_the_thread_that_wakes():
+    """Of a trace without uses of pages, whose windows of read-ahead are followed."""
+    io = program([100, 100, 100], [1, 1, 1], [10, 10, 10]) | {
+        "flags": np.full(4, FLAGS["own"] | FLAGS["read_ahead"] | FLAGS["deferred"]),
+        "waited_on": np.full(4, -1), "queue_ns": np.zeros(4, np.int64), "offset_bytes": np.arange(4) * 4096,
+        "length_bytes": np.full(4, 4096)}
+    part, _, _ = Events().merged(io, np.arange(4), io["submit_ns"])
+    assert (part["flags"][is_event(part)] == FLAGS["own"]).all()
+    io["flags"] &= ~FLAGS["deferred"]
+    without = {name: column for name, column in io.items() if name not in WAKE_COLUMNS}
+    in_time = [submitted(columns, [10] * 4)[1].in_time.ios(of_workload=True) for columns in (io, without)]
+    assert in_time[0] == in_time[1] > 0
 
 
 def test_a_wake_up_before_the_batch_leaves_the_sleep_its_length():
