@@ -533,6 +533,19 @@ int process_fork(__u64 *args)
 	return 0;
 }
 
+/* A thread of the workload ends. */
+static __always_inline void count_computing(struct task_struct *task)
+{
+	__u64 computed_ns = READ(task, se.sum_exec_runtime);
+	struct cpu_ledger *ledger = own_ledger();
+
+	if (!ledger)
+		return;
+	ledger->computed_ns += computed_ns;
+	if (ledger->longest_computed_ns < computed_ns)
+		ledger->longest_computed_ns = computed_ns;
+}
+
 PROGRAM(sched_process_exit)
 int process_exit(__u64 *args)
 {
@@ -540,6 +553,8 @@ int process_exit(__u64 *args)
 	struct signal_struct *signal = READ(task, signal);
 	__s32 pid = READ(task, tgid);
 
+	if (control.phase == PHASE_RUNNING && is_own_process(pid))
+		count_computing(task);
 	if (signal && BPF_CORE_READ(signal, live.counter) == 0)
 		bpf_map_delete_elem(&own_pids, &pid);
 	return 0;

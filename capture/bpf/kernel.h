@@ -196,6 +196,10 @@ struct sched_info {
 	unsigned long long run_delay;
 };
 
+struct sched_entity {
+	unsigned long long sum_exec_runtime;
+};
+
 struct task_struct {
 	struct task_struct *group_leader;
 	struct pid *thread_pid;
@@ -207,6 +211,7 @@ struct task_struct {
 	int on_cpu; /* on kernels for several processors */
 	unsigned int in_iowait : 1;
 	struct sched_info sched_info;
+	struct sched_entity se;
 	unsigned long nvcsw;
 	unsigned long nivcsw;
 	char comm[16];

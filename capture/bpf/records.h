@@ -266,6 +266,9 @@ struct cpu_ledger {
 	__u64 wakes_lost;         /* wake-ups of threads by threads, the same */
 	__u64 parts;              /* of I/Os of a volume, which its counters have as I/Os of their own */
 	__u64 not_own;            /* completed I/Os outside the workload, if only the workload is recorded */
+	/* Processor time of the workload's threads that ended: of all, and the most of one. Many do no I/O. */
+	__u64 computed_ns;
+	__u64 longest_computed_ns;
 	__u64 interval_count;
 	struct lost_interval intervals[MAX_LOST_INTERVALS];
 };

@@ -258,6 +258,7 @@ def of_dependencies(run: Run) -> Iterator[Reason]:
     """What the trace does not tell a replay at dependent pace about a drive of another speed."""
     yield from _read_ahead(run)
     yield from _asleep(run)
+    yield from _computing(run)
 
 
 def _read_ahead(run: Run) -> Iterator[Reason]:
@@ -305,3 +306,15 @@ def _asleep(run: Run) -> Iterator[Reason]:
                  f"depth, latency and load time uncertain: threads slept {_share(round(share, 3))} of the time between "
                  f"their I/Os (limit {_share(ASLEEP_LIMIT)}) for other threads, locks or timers, which keeps its "
                  "length here", None, share, ASLEEP_LIMIT)
+
+
+def _computing(run: Run) -> Iterator[Reason]:
+    """Threads that compute and do no I/O, which may be what the program waits for on a faster drive."""
+    computed_ns = (run.source.least_computed_ns or 0) - run.idle.removed_ns
+    wall_ns = run.wall_ns or 0
+    if run.pace.compute or not 0 < wall_ns < computed_ns / SLOWER_DRIVE:
+        return
+    yield reason("computing_unknown", "qualified",
+                 f"load time uncertain: threads of the captured command computed for at least {format_ns(computed_ns)} "
+                 f"between its first and last I/O, and the replay took {format_ns(wall_ns)}: what threads compute that "
+                 "do no I/O is not replayed", None, wall_ns, computed_ns)

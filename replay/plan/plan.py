@@ -321,11 +321,25 @@ class TracePlan(Plan):
         count = (self.trace.metadata.get("ledger") or {}).get("commands_unseen")
         return count if isinstance(count, int) else None
 
+    def _least_computed_ns(self, span_ns: int) -> int | None:
+        """What the captured command computed at least within a span of this length, by one thread or by processors.
+
+        The rest of the capture may have been before and after. None: unknown.
+        """
+        metadata = self.trace.metadata
+        ledger, processors = metadata.get("ledger") or {}, metadata.get("cpu_count") or 0
+        if not metadata.get("command") or not ledger.get("computed_ns") or not processors:
+            return None
+        most_ns: int = max(ledger.get("longest_computed_ns") or 0, ledger["computed_ns"] // processors)
+        outside_ns: int = max(0, (metadata.get("duration_ns") or 0) - span_ns)
+        return max(0, most_ns - outside_ns)
+
     def source(self) -> dict[str, Any]:
         trace, metadata = self.trace, self.trace.metadata
+        span_ns = self.trace_survey.last_submit_ns - self.trace_survey.first_submit_ns
         programs = {thread.get("comm") for thread in trace.threads.values()}
         return {"path": called(trace.path), "sha256": None, "rows": trace.rows, "device": self.drives[0].device,
-                "duration_ns": self.trace_survey.last_submit_ns - self.trace_survey.first_submit_ns,
+                "duration_ns": span_ns, "least_computed_ns": self._least_computed_ns(span_ns),
                 "ios": sum(drive.survey.total_ios for drive in self.drives),
                 "unfinished": sum(drive.survey.unfinished for drive in self.drives),
                 "programs": sorted(programs - {None, ""}), "commands_unseen": self.commands_unseen,

@@ -266,6 +266,7 @@ class Source:
     rows: int | None = None
     device: int | None = None
     duration_ns: int | None = None
+    least_computed_ns: int | None = None  # by threads of the command, from the first to the last I/O
     ios: int | None = None  # of the replayed devices; rows: of all devices
     unfinished: int | None = None  # of those
     streams: OrEmpty[list[Stream]] = field(default_factory=list)

@@ -17,7 +17,7 @@ static const struct {
 	SUM(reused),	    SUM(unmatched), SUM(in_flight_at_start), SUM(unissued),  SUM(empty_flushes),
 	SUM(requeued),	    SUM(merged),    SUM(other_ops),	     SUM(out_of_range),
 	SUM(failed_over),   SUM(uses_lost), SUM(wakes_lost),	     SUM(not_own),   SUM(parts),
-	SUM(commands_unseen),
+	SUM(commands_unseen), SUM(computed_ns),
 #undef SUM
 };
 
@@ -61,6 +61,16 @@ static uint64_t sum_at(const struct ledger *ledger, size_t offset)
 	return total;
 }
 
+static uint64_t longest_computed_ns(const struct ledger *ledger)
+{
+	uint64_t longest_ns = 0;
+
+	for (int cpu = 0; cpu < ledger->cpu_count; cpu++)
+		if (ledger->cpus[cpu].longest_computed_ns > longest_ns)
+			longest_ns = ledger->cpus[cpu].longest_computed_ns;
+	return longest_ns;
+}
+
 static void print_intervals(const struct ledger *ledger, FILE *file, uint64_t epoch_ns)
 {
 	const char *comma = "";
@@ -95,5 +105,5 @@ void ledger_print(const struct ledger *ledger, FILE *file, uint64_t epoch_ns)
 	fputs("]}, \"ledger\": {", file);
 	for (size_t i = 0; i < sizeof(sums) / sizeof(sums[0]); i++)
 		fprintf(file, "%s\"%s\": %" PRIu64, i ? ", " : "", sums[i].name, sum_at(ledger, sums[i].offset));
-	fputs("}", file);
+	fprintf(file, ", \"longest_computed_ns\": %" PRIu64 "}", longest_computed_ns(ledger));
 }

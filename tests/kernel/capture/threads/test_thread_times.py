@@ -130,3 +130,26 @@ def test_threads_that_share_a_processor_wait_for_it(blkreel, loop_drive, tmp_pat
         assert_no_time_counts_twice(rows, before, after)
         waited_ns += rows.runnable_ns.iloc[-1] - rows.runnable_ns.iloc[0]
     assert waited_ns > 0
+
+
+def test_the_ledger_has_what_threads_without_io_computed(blkreel, loop_drive, tmp_path):
+    """Held against the clocks of two threads, of a process that ends before its parent."""
+    program = """
+import os, sys, threading, time
+def compute(seconds):
+    while time.thread_time() < seconds:
+        pass
+if not os.fork():
+    threads = [threading.Thread(target=compute, args=(seconds,)) for seconds in (0.1, 0.3)]
+    [thread.start() for thread in threads]
+    [thread.join() for thread in threads]
+    os._exit(0)
+os.wait()
+"""
+    trace = tmp_path / "t.parquet"
+    blkreel("capture", loop_drive(), "-o", trace, "--", sys.executable, "-c", program)
+    metadata = open_trace(trace).metadata
+    ledger = metadata["ledger"]
+    assert 0.29e9 <= ledger["longest_computed_ns"] < metadata["duration_ns"]
+    assert ledger["longest_computed_ns"] + 0.09e9 <= ledger["computed_ns"] < (
+        metadata["duration_ns"] * metadata["cpu_count"])

@@ -72,6 +72,9 @@ QUALIFIES = [
      "latency and load time uncertain: threads slept 81.7 % of the time between their I/Os .limit 25 %"),
     ({"pace": {"asleep_share": 0.817}, "source.duration_ns": 1_100_000_000},
      "for other threads, locks or timers, which keeps its length here"),
+    ({"source.least_computed_ns": 1_100_000_000},
+     "threads of the captured command computed for at least 1.10 s between its first and last I/O, and the replay took "
+     "1.00 s"),
     ({"hazards": 1234}, "1,234 I/Os in flight together with others on the same blocks"),
     ({"idle.removed_ns": 10**9, "idle.cap_ns": 25_000_000}, "1.00 s of idle time above 25.0 ms removed"),
     ({"source.lost": {"total": 5}}, "5 events lost by the capture"),
@@ -145,7 +148,8 @@ def test_another_length_of_read_ahead_is_said(captured, here, read_ahead_ios, di
     *({"pace": {"read_ahead": READ_AHEAD | {"in_time_ios": in_time_ios}}, "source.duration_ns": duration_ns}
       for in_time_ios, duration_ns in ((100, 900_000_000), (900, 990_000_000), (900, None), (None, 900_000_000))),
     *({"pace": {"asleep_share": share}, "source.duration_ns": duration_ns} for share, duration_ns in (
-        (0.25, 900_000_000), (0.9, 990_000_000), (0.9, 1_010_000_000), (0.9, None), (None, 900_000_000)))])
+        (0.25, 900_000_000), (0.9, 990_000_000), (0.9, 1_010_000_000), (0.9, None), (None, 900_000_000))),
+    {"source.least_computed_ns": 1_010_000_000}])
 def test_what_is_not_held_against_a_run(changes):
     assert judged(changes) == ("valid", "")
 

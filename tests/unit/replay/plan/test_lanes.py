@@ -216,6 +216,17 @@ def test_the_share_of_sleep_is_that_between_the_rows_of_a_thread(trace, image, o
     assert plan_of(opened, image()).pace_account()["asleep_share"] is None
 
 
+@pytest.mark.parametrize(("changes", "least_ns"), [
+    ({}, 400), ({"ledger": {"computed_ns": 4000, "longest_computed_ns": 900}}, 1600), ({"duration_ns": 2400}, 0),
+    ({"command": None}, None), ({"cpu_count": None}, None), ({"ledger": {}}, None), ({"ledger": None}, None)])
+def test_what_a_command_computed_at_least_during_its_ios(trace, image, changes, least_ns):
+    """Of 1,600 ns of a capture the I/Os span 1,200; the rest may have been computing before and after."""
+    opened = trace(submit_ns=np.arange(7) * 200, tid=5)
+    ledger = {"computed_ns": 1000, "longest_computed_ns": 800}
+    opened.metadata.update({"command": ["a"], "cpu_count": 2, "duration_ns": 1600, "ledger": ledger} | changes)
+    assert plan_of(opened, image()).source()["least_computed_ns"] == least_ns
+
+
 def test_a_dependent_plan_on_several_copies(trace, image):
     opened = trace(submit_ns=np.array([0, 150, 300]), tid=5, waited_on=np.array([-1, 0, 1]),
                    think_ns=np.array([0, 50, 50]))
