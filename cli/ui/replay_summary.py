@@ -233,6 +233,11 @@ def _cause_lines(account: Mapping[str, Any], run: Run) -> Iterator[str]:
                f"{anchored['followed'] + anchored['caused']:,} followed, {anchored['absolute']:,} at captured times")
         if run.own_wall_ns is not None:
             yield f"workload I/O took {format_ns(run.own_wall_ns)} from first to last"
+        if pace.get("asleep_share"):
+            yield (f"threads slept {100 * pace['asleep_share']:.3g} % of the time between their I/Os, for the captured "
+                   "time")
+        if pace.get("turnaround_ns"):
+            yield f"turnaround of the replay {format_ns(pace['turnaround_ns'])}, subtracted from each completion"
     threads = pace.get("threads")
     if threads and (threads["count"] > 1 or threads["note"]):
         yield f"issued by {_describe_threads(threads)}"

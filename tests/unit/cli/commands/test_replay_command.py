@@ -9,14 +9,16 @@ from functools import partial
 
 import click
 import numpy as np
+import pyarrow as pa
 import pytest
 from small_trace import new_trace
 from waiting import wait_until
 
 from blkreel.cli.command_table import find_command
+from blkreel.replay.plan.history import THREAD_TIMES
 from blkreel.traces.format.condition import Condition
 from blkreel.traces.format.reader import open_trace
-from blkreel.traces.format.schema import OPS
+from blkreel.traces.format.schema import OPS, TRACE_SCHEMA
 
 DRIVE = "nil:64GiB,clock=virtual"
 MS = 1_000_000
@@ -50,6 +52,16 @@ def test_more_is_printed_when_asked_for(replay):
     assert "stalls of the issuing thread: none" in verbose and "drive temperature" in verbose
     reasons = replay("--why", "--force", *qualified).stdout
     assert reasons.count("qualified: ") >= 2 and "more reasons" not in reasons
+
+
+def test_a_dependent_run_tells_how_long_threads_slept_when_asked_for_more(blkreel, tmp_path):
+    trace = new_trace(tmp_path / "t.parquet", submit_ns=np.arange(3) * MS, tid=5, waited_on=np.array([-1, 0, 1]),
+                      blocked_ns=0, slept_ns=np.array([0, MS // 4, MS]), runnable_ns=0,
+                      schema=pa.schema([*TRACE_SCHEMA, *((name, pa.int64()) for name in THREAD_TIMES)]))
+    result = blkreel("replay", trace, "--on", DRIVE, "-o", tmp_path / "run", "--pace", "dependent", "-v", check=False,
+                     env={"COLUMNS": "80"})
+    assert "  threads slept 50 % of the time between their I/Os, for the captured time\n" in result.stdout
+    assert "turnaround" not in result.stdout, "of a simulated drive"
 
 
 def test_quiet_prints_errors_only(replay, tmp_path):
