@@ -348,8 +348,8 @@ def test_a_merged_background_is_replayed_as_one(blkreel, tmp_path):
 
 
 def test_a_killed_replay_leaves_what_was_recorded(blkreel, load, tmp_path):
-    """In real time, without a drive: 100 reads for a second after a lead of a second."""
-    words = ["replay", str(load.path), "--on", "nil:1GiB", "--background", "writes=10MB/s", "--background-lead", "1s",
+    """In real time, without a drive, in the lead: the run does not end before it is killed."""
+    words = ["replay", str(load.path), "--on", "nil:1GiB", "--background", "writes=10MB/s", "--background-lead", "60s",
              "-o", str(tmp_path / "run")]
     with blkreel.start(*words) as process:
         note = tmp_path / "run/.records.parquet.spool/metadata.json"
