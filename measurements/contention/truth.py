@@ -172,8 +172,8 @@ def inside(task, programs, directory, result):
                                   stdout=subprocess.PIPE, bufsize=0)
         time.sleep(LEAD_S)
         os.set_blocking(writer.stdout.fileno(), False)
-        writer.stdout.read()
         with warm_memory():
+            writer.stdout.read()  # what it wrote before the program
             beside_s = seconds_of(command)
         written = (writer.stdout.read() or b"").count(b"\n") << 20
         writer.kill()
