@@ -26,8 +26,7 @@ DISTANCES = (*AFTER, "behind")
 COLUMNS = ("tid", "waited_on", "think_ns")
 OPTIONAL_COLUMNS = (*THREAD_TIMES, "queue_ns", "inode")
 # Kinds of dependencies, as the run counts them.
-KINDS = ("waited", "followed", "caused", "absolute", "reanchored", "truncated", "windowed", "woken",
-         "used")
+KINDS = ("waited", "followed", "caused", "absolute", "reanchored", "truncated", "windowed", "woken", "used")
 Threads = Mapping[str, Mapping[str, Any]]  # the trace's metadata key `threads`
 
 PROGRAM, WORKLOAD, KERNEL = 1, 2, 4
@@ -144,7 +143,7 @@ class Observed:
         program, self._last_program = last_of_all(number, (kind & PROGRAM) != 0, self._last_program)
         of_process = last_before(process, number, (kind & PROGRAM) != 0, self._last_of_process)
         if self._file_bytes:
-            last_ios = len(self._last_of_thread) + len(self._last_of_process)
+            last_ios = len(self._last_of_thread) + len(self._last_of_process) + len(self._last_wake)
             check_state(_BATCH_BYTES + last_ios * _LAST_BYTES, self._file_bytes, "threads")
         # The trigger of a kernel thread is not captured: it keeps its distance to the workload, or to all programs if
         # no row is marked as workload.

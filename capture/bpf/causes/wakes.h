@@ -2,10 +2,10 @@
 /*
  * Threads that other threads wake.
  *
- * A thread of a pool sleeps until there is work, or until there is room for its result: it waits for what another
- * thread does, which may cause no I/O at all, so that only its wake-ups tell where it is. The last wake-up of each
- * thread by another one is noted, and emitted when the woken thread causes an I/O or uses pages: as many records as
- * I/Os, however often threads wake each other.
+ * A program in a pipeline sleeps until there is data, or room for its own: it waits for what another one does, which
+ * may cause no I/O at all, so that only its wake-ups tell where it is. The last wake-up of each thread by another one
+ * (hands_over()) is noted, and emitted when the woken thread causes an I/O or uses pages: as many records as I/Os,
+ * however often threads wake each other.
  */
 #pragma once
 
