@@ -141,6 +141,7 @@ test-vm-rest: $(STAMPS)/install $(STAMPS)/venv-dev
 lint: $(STAMPS)/install $(STAMPS)/venv-dev
 	$(BIN)/ruff check .
 	$(BIN)/python tests/check_names.py $(PACKAGES) measurements samples
+	$(BIN)/python tests/check_spelling.py $(PACKAGES) measurements samples tests docs README.md CHANGELOG.md
 	@mkdir -p $(STAMPS)/types/blkreel
 	@for package in $(PACKAGES); do ln -sfn ../../../$$package $(STAMPS)/types/blkreel/$$package; done
 	@sed 's/@VERSION@/0/' package.py.in >$(STAMPS)/types/blkreel/__init__.py

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 T = TypeVar("T")
-Labelled = list[tuple[str, Trace]]
+Labeled = list[tuple[str, Trace]]
 Paths = str | PathLike[str] | Iterable[str | PathLike[str]] | Mapping[Any, str | PathLike[str]]
 
 DISTRIBUTIONS = ("latency", "response", "queue")
@@ -48,13 +48,13 @@ _LEAST_PERCENT = Decimal("1e-9")
 _LABELS = pa.dictionary(pa.int32(), pa.string())
 
 
-def traces_of(path: str) -> Labelled:
+def traces_of(path: str) -> Labeled:
     """One trace or run, with its label."""
     trace = open_trace(path)
     return [(_name(path, trace), trace)]
 
 
-def open_all(paths: Paths, open_path: Callable[[str], Labelled] = traces_of) -> Labelled:
+def open_all(paths: Paths, open_path: Callable[[str], Labeled] = traces_of) -> Labeled:
     """The traces of a list, of a pattern ("runs/*") or of {label: path}, each with a label of its own.
 
     open_path: the traces of one path. Raises UsageError if there is none, or if a label is for a path of several.
@@ -62,18 +62,18 @@ def open_all(paths: Paths, open_path: Callable[[str], Labelled] = traces_of) -> 
     if isinstance(paths, str | PathLike):
         paths = matching(str(paths)) or [paths]
     if isinstance(paths, Mapping):
-        labelled = []
+        labeled = []
         for label, path in paths.items():
             traces = open_path(str(path))
             if len(traces) > 1:
                 raise UsageError(f"{path} is a test of several runs, which cannot share a label",
                                  "name it in a list, or one of its steps")
-            labelled.append((str(label), traces[0][1]))
+            labeled.append((str(label), traces[0][1]))
     else:
-        labelled = [trace for path in paths for trace in open_path(str(path))]
-    if not labelled:
+        labeled = [trace for path in paths for trace in open_path(str(path))]
+    if not labeled:
         raise UsageError("no path is given to blkreel.open", 'name a trace, as in: blkreel.open("game.parquet")')
-    return _distinct(labelled)
+    return _distinct(labeled)
 
 
 def matching(path: str) -> list[str]:
@@ -373,7 +373,7 @@ def _name(path: str, trace: Trace) -> str:
     return label
 
 
-def _distinct(parts: Labelled) -> Labelled:
+def _distinct(parts: Labeled) -> Labeled:
     """Labels that occur twice become paths; a file that occurs twice gets a number."""
     names = [label for label, _ in parts]
     parts = [(label if names.count(label) == 1 else str(trace.path), trace) for label, trace in parts]

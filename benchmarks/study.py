@@ -41,7 +41,7 @@ def open_study(paths: study.Paths, *, gap_ns: int = DEFAULT_GAP_NS, exact: bool 
 class Study(study.Study):
     """As analysis.study.Study. A test is the runs of its steps, by the names of the steps."""
 
-    def __init__(self, parts: study.Labelled, gap_ns: int, exact: bool | None, jobs: int | None, *,
+    def __init__(self, parts: study.Labeled, gap_ns: int, exact: bool | None, jobs: int | None, *,
                  several: bool = False, test: Path | None = None):
         super().__init__(parts, gap_ns, exact, jobs, several=several)
         self._test = test
@@ -66,13 +66,13 @@ class Study(study.Study):
         return self._test
 
 
-def _traces_of(path: str) -> study.Labelled:
+def _traces_of(path: str) -> study.Labeled:
     if not is_test(path):
         return study.traces_of(path)
     return [(f"{Path(path).name}/{label}", trace) for label, trace in _steps_of(Path(path))]
 
 
-def _steps_of(test: Path) -> study.Labelled:
+def _steps_of(test: Path) -> study.Labeled:
     steps = [step for step in directory.load(test).steps if step.is_measured]
     if not steps:
         raise BlkreelError(f"{test}: no measurement of this test is finished",

@@ -5,9 +5,9 @@ from dataclasses import replace
 from typing import Any
 
 from .model import Page
-from .theme import COLOURS
+from .theme import COLORS
 
-_CATEGORIES = len(COLOURS["light"]["category"])
+_CATEGORIES = len(COLORS["light"]["category"])
 
 
 def with_drive_colors(page: Page, colors: Mapping[str, str]) -> Page:

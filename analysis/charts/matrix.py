@@ -1,4 +1,4 @@
-"""A matrix of drives and workloads: each cell a value in percent of one drive's, grey where it ties with it."""
+"""A matrix of drives and workloads: each cell a value in percent of one drive's, gray where it ties with it."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -74,12 +74,12 @@ def _config(color: Mapping[str, Any], is_light: bool, font: str = _FONT) -> dict
     }
 
 
-COLOURS: dict[str, dict[str, Any]] = {"light": _LIGHT, "dark": _DARK}
+COLORS: dict[str, dict[str, Any]] = {"light": _LIGHT, "dark": _DARK}
 
 
 @dataclass(frozen=True)
 class Brand:
-    """Replaces colors, font and logo of pages and pictures. colors: by theme and name, as in COLOURS. font: a family,
+    """Replaces colors, font and logo of pages and pictures. colors: by theme and name, as in COLORS. font: a family,
     "" for that of the system. logo: a data URI, "" without. logo_size: its width and height in pixels."""
 
     colors: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
@@ -88,7 +88,7 @@ class Brand:
     logo_size: tuple[float, float] = (0, 0)
 
     def palette(self, theme: str) -> dict[str, Any]:
-        return {**COLOURS[theme], **self.colors.get(theme, {})}
+        return {**COLORS[theme], **self.colors.get(theme, {})}
 
     @property
     def font_family(self) -> str:

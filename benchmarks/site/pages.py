@@ -287,7 +287,7 @@ class Maker:
         count = counted(min(len(ranked), _CHARTED), "drive")
         spec = matrix(f"Performance of {count} relative to the best drive of each workload.", cells,
                       (*titles, "Overall") if len(columns) > 1 else titles, style)
-        notes = ["Grey: no difference shown to the best drive, or too few results for an interval."]
+        notes = ["Gray: no difference shown to the best drive, or too few results for an interval."]
         if len(ranked) > _CHARTED:
             notes.append(f"The chart has the best {_CHARTED} of {len(ranked)} drives; the table has all.")
         if content.compared_workloads > len(columns):

@@ -93,7 +93,7 @@ class BurstTable:
     def join(self, later: "BurstTable", gap_ns: int) -> "BurstTable":
         """Join two consecutive parts of one run."""
         before, after = self.rows(), later.rows()
-        labelled = np.concatenate([rows[rows[:, 5] >= 0] for rows in (before, after)])
+        labeled = np.concatenate([rows[rows[:, 5] >= 0] for rows in (before, after)])
         before, after = (rows[rows[:, 5] < 0] for rows in (before, after))
         before, after = (rows[np.argsort(rows[:, 4], kind="stable")] for rows in (before, after))
         if self.reach_ns is not None:
@@ -102,9 +102,9 @@ class BurstTable:
             if joins:
                 before[-1] = _joined(np.concatenate([before[-1:], after[:joins]]))
                 after = after[joins:]
-        order = np.argsort(labelled[:, 5], kind="stable")
-        cuts = np.flatnonzero(np.diff(labelled[order, 5], prepend=-1))
-        groups = [_joined(rows)[None] for rows in np.split(labelled[order], cuts[1:])] if len(labelled) else []
+        order = np.argsort(labeled[:, 5], kind="stable")
+        cuts = np.flatnonzero(np.diff(labeled[order, 5], prepend=-1))
+        groups = [_joined(rows)[None] for rows in np.split(labeled[order], cuts[1:])] if len(labeled) else []
         reaches = [table.reach_ns for table in (self, later) if table.reach_ns is not None]
         return BurstTable._in_order(np.concatenate([before, after, *groups]), max(reaches, default=None))
 

@@ -15,7 +15,7 @@ from blkreel.common.units import duration
 
 _POINTS, _STRIP_POINTS, _WAITS = 2400, 300, 2000  # marks of frames, of the strip, of waits
 _MOST_THREADS = 8
-_TEXT = ("Above: frame times; stutters that waited for I/O orange, other stutters blue, unclear ones grey. Below: when "
+_TEXT = ("Above: frame times; stutters that waited for I/O orange, other stutters blue, unclear ones gray. Below: when "
          "the threads of the program waited for I/O.")
 
 

@@ -8,7 +8,7 @@ from blkreel.analysis.charts.series_style import SeriesStyle
 from blkreel.analysis.report.workloads import Overview, interval_words, percent
 
 _ALL = "all workloads"
-_GREY = "Grey: no difference shown to the drive that is 100 %, or too few runs for an interval."
+_GRAY = "Gray: no difference shown to the drive that is 100 %, or too few runs for an interval."
 
 
 def workload_matrix(overview: Overview, order: Sequence[str]) -> Chart | None:
@@ -31,7 +31,7 @@ def workload_matrix(overview: Overview, order: Sequence[str]) -> Chart | None:
     metrics = "; ".join(f"{workload.title}: {workload.what}" for workload in overview.workloads)
     return Chart("workloads", f"Performance relative to {overview.reference}", _table(overview, labels), spec, "higher",
                  f"{overview.reference} is 100 %; 200 % is twice as fast. By {metrics}.",
-                 (_GREY, "The last column is the geometric mean over workloads, with its interval over runs in the "
+                 (_GRAY, "The last column is the geometric mean over workloads, with its interval over runs in the "
                          "table."), wide=True)
 
 

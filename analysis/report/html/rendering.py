@@ -13,7 +13,7 @@ from markupsafe import Markup, escape
 import blkreel
 from blkreel.analysis.charts import model
 from blkreel.analysis.charts.spec import Spec
-from blkreel.analysis.charts.theme import COLOURS, Brand
+from blkreel.analysis.charts.theme import COLORS, Brand
 from blkreel.common import units
 from blkreel.common.verdict import Reason
 
@@ -131,7 +131,7 @@ def render(page: model.Page, assets: Assets | None = None) -> str:
     table = drives(page) if len(page.entries) > 1 else None
     data = {
         "kind": page.kind, "filters": list(page.filters),
-        "themes": {theme: page.brand.config(theme) for theme in COLOURS},
+        "themes": {theme: page.brand.config(theme) for theme in COLORS},
         "entries": [{"key": entry.key, "rank": entry.order, "kin": page.kin(entry),
                      "facts": {name: str(fact_words(value)) for name, value in entry.facts.items()
                                if value is not None and value != ""}} for entry in page.entries],

@@ -5,7 +5,7 @@ import re
 from pathlib import Path
 from typing import Any
 
-from blkreel.analysis.charts.theme import COLOURS, Brand
+from blkreel.analysis.charts.theme import COLORS, Brand
 from blkreel.common.errors import UsageError
 from blkreel.common.files.typed_document import parse_toml
 
@@ -28,21 +28,21 @@ def load(path: str | Path) -> Brand:
     except ValueError as error:
         raise UsageError(f"{path}: {error}", _REMEDY) from error
     for key in document:
-        if key not in ("font", "logo", *COLOURS):
+        if key not in ("font", "logo", *COLORS):
             raise UsageError(f"{path}: unknown key {key!r}", "use font, logo, [light] and [dark]")
     font = document.get("font", "")
     if not isinstance(font, str) or font and not _FONT.fullmatch(font):
         raise UsageError(f"{path}: font = {font!r} is not the name of a font", 'write font = "Inter"')
     logo, size = _logo(path, document["logo"]) if "logo" in document else ("", (0.0, 0.0))
-    return Brand({theme: _colors(path, theme, document.get(theme, {})) for theme in COLOURS}, font, logo, size)
+    return Brand({theme: _colors(path, theme, document.get(theme, {})) for theme in COLORS}, font, logo, size)
 
 
 def _colors(path: Path, theme: str, table: Any) -> dict[str, Any]:
     if not isinstance(table, dict):
         raise UsageError(f"{path}: {theme} is not a table", f"write [{theme}] and the colors below it")
     for name, value in table.items():
-        if name not in COLOURS[theme]:
-            raise UsageError(f"{path}: [{theme}] has no color {name!r}", f"use {', '.join(COLOURS[theme])}")
+        if name not in COLORS[theme]:
+            raise UsageError(f"{path}: [{theme}] has no color {name!r}", f"use {', '.join(COLORS[theme])}")
         values = value if name == "category" else [value]
         if not isinstance(values, list) or not all(isinstance(value, str) and _COLOR.fullmatch(value)
                                                    for value in values):

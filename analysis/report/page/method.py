@@ -100,7 +100,7 @@ STATISTICS = [
 DECISIONS = [
     ("Burst", "A new burst of an op class starts where submit − max(earlier complete) > gap. The gap is a choice: "
               "{gap}. Idle time that the run removed before an I/O counts as part of the gap. Rows that a workload "
-              "labelled belong to the burst of their label."),
+              "labeled belong to the burst of their label."),
     ("Strays", "Bursts of fewer than 16 ops and under 1 MiB are listed apart, and stay in every sum."),
     ("Read throughput under background writes", "Bytes of all reads of a run that holds writes / read wait. The "
      "writer “fell behind” where less than 99 % of the bytes were written by the time the last write was due, and the "

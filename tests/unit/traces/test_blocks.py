@@ -61,7 +61,7 @@ def test_another_layout_is_refused():
         read(stream(), name="records")
 
 
-def test_a_desynchronised_pipe_is_noticed():
+def test_a_desynchronized_pipe_is_noticed():
     damaged = bytearray(stream())
     at = damaged.index(struct.pack("<I", 0x314B4C42), 4)
     damaged[at] ^= 1

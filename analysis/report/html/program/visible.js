@@ -2,7 +2,7 @@ import { entries } from "./data.js";
 
 // The entries that a view shows.
 
-const NEIGHBOURS = 2;
+const NEIGHBORS = 2;
 
 export function words(search) {
   return search.toLowerCase().split(/\s+/).filter(Boolean);
@@ -21,7 +21,7 @@ function named(entry, wanted) {
 export function neighbors(key, among) {
   const ranked = among.filter((entry) => entry.rank != null).sort((a, b) => a.rank - b.rank);
   const place = ranked.findIndex((entry) => entry.key === key);
-  const beside = place < 0 ? [] : ranked.slice(Math.max(0, place - NEIGHBOURS), place + NEIGHBOURS + 1);
+  const beside = place < 0 ? [] : ranked.slice(Math.max(0, place - NEIGHBORS), place + NEIGHBORS + 1);
   return new Set([key, ...beside.map((entry) => entry.key), ...(entries.get(key)?.kin ?? [])]);
 }
 

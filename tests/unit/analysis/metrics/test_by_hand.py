@@ -67,7 +67,7 @@ def test_one_large_io_is_no_stray():
     assert figures(measured(rows([(0, 9)], length=1 << 20)))["read"]["bursts"]["strays"]["count"] == 0
 
 
-def test_labelled_bursts_ignore_the_gap():
+def test_labeled_bursts_ignore_the_gap():
     labels = np.array([0, 1, 0, 2], np.int32)
     table = measured(rows(HAND, burst=labels)).read.bursts
     assert table.start_ns.tolist() == [0, 5 * US, 30 * US]

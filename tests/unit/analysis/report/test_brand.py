@@ -5,7 +5,7 @@ import struct
 import pytest
 from synthetic_pages import made
 
-from blkreel.analysis.charts.theme import COLOURS
+from blkreel.analysis.charts.theme import COLORS
 from blkreel.analysis.report import export
 from blkreel.analysis.report.html.page import render_page
 from blkreel.analysis.report.page import brand
@@ -34,7 +34,7 @@ def theme(tmp_path):
 
 def test_page_and_pictures_have_colors_font_and_logo(theme, tmp_path):
     own = brand.load(theme)
-    assert own.palette("light") == {**COLOURS["light"], "accent": "#123456", "category": ["#111111", "#222222"]}
+    assert own.palette("light") == {**COLORS["light"], "accent": "#123456", "category": ["#111111", "#222222"]}
     assert own.logo_size == (84, 28)
     page = made(3, paces=1, steps=20)
     view = export.View("html", brand=own)

@@ -2,7 +2,7 @@
 
 import pytest
 
-from blkreel.analysis.charts.theme import COLOURS, INKS, NO_BRAND
+from blkreel.analysis.charts.theme import COLORS, INKS, NO_BRAND
 
 TEXTS = [("text", "page"), ("muted", "page"), ("link", "page"), ("text", "soft"), ("muted", "soft"), ("link", "soft"),
          ("text", "marked"), ("muted", "marked"), ("link", "marked"), ("good", "good_back"), ("mild", "mild_back"),
@@ -26,16 +26,16 @@ def test_contrast_of_known_colors():
     assert contrast("#777777", "#ffffff") == pytest.approx(4.48, abs=0.01)
 
 
-@pytest.mark.parametrize("theme", COLOURS)
+@pytest.mark.parametrize("theme", COLORS)
 @pytest.mark.parametrize(("front", "back", "least"), [*((*pair, 4.5) for pair in TEXTS),
                                                       *((mark, "page", 3) for mark in MARKS)])
 def test_texts_and_marks_stand_out(theme, front, back, least):
-    assert contrast(COLOURS[theme][front], COLOURS[theme][back]) >= least
+    assert contrast(COLORS[theme][front], COLORS[theme][back]) >= least
 
 
-@pytest.mark.parametrize("theme", COLOURS)
+@pytest.mark.parametrize("theme", COLORS)
 def test_the_highlight_stands_out_from_what_stands_back(theme):
-    colors = COLOURS[theme]
+    colors = COLORS[theme]
     # Told by brightness too, for those who see no hues.
     assert contrast(colors["accent"], colors["other"]) >= 1.8
     categories = {f"category_{index}" for index in range(len(colors["category"]))}

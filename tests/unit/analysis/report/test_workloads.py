@@ -66,7 +66,7 @@ def test_two_paces_of_a_workload_are_told_apart_by_titles_whose_units_keep_their
     assert header["labelExpr"] == "split(datum.label, ', ')" and header["labelPadding"] == 2 + 2 * 14, "three lines"
 
 
-def test_ties_are_grey_and_numbers_are_percent():
+def test_ties_are_gray_and_numbers_are_percent():
     chart = workload_matrix(workloads.overview_of(two_workloads(), "A"), ["B", "A", "C"])
     cells = {(row["entry"], row["column"]): row for row in chart.spec["data"]["values"]}
     assert cells["B", "Game load"]["text"] == "200 %" and cells["B", "Game load"]["depth"] > 0

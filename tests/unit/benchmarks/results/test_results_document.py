@@ -94,8 +94,8 @@ def test_plain_pandas_gives_the_same_figures(columns):
         assert trace[name]["mean_ns"] == (pytest.approx(part.latency_ns.mean()) if len(part) else None)
 
     def bursts(part):
-        labelled = part[part.burst >= 0].groupby(["stream", "burst"])
-        return labelled.agg(begin=("submit_ns", "min"), end=("complete_ns", "max"), bytes=("length_bytes", "sum"))
+        labeled = part[part.burst >= 0].groupby(["stream", "burst"])
+        return labeled.agg(begin=("submit_ns", "min"), end=("complete_ns", "max"), bytes=("length_bytes", "sum"))
 
     mixed = documents["mixed-burst"]["states"][""]["mixed"]
     for kind, part in (("read", reads), ("write", writes)):

@@ -91,7 +91,7 @@ def test_an_existing_output_stays(history, tmp_path):
     (("--metric", "read_p98"), "--metric read_p98: the results do not have it; did you mean 'read_p9"),
     (("--junit", "history.xml"), "--junit: nothing to decide; add --fail-on-change"),
     (("--accepted-until", "2026-09-01"), "--accepted-until: nothing to decide"),
-    (("--where", "colour=red"), "--where colour=red: not COLUMN=TEXT; COLUMN is one of: unit, pace"),
+    (("--where", "color=red"), "--where color=red: not COLUMN=TEXT; COLUMN is one of: unit, pace"),
     (("--where", "state=dirty"), "--where state=dirty: no result has it; use one of: full"),
     (("--metric", "iops", "--metric", "read_p99", "-o", "history.png"), "one picture or table of 2 metrics"),
 ])

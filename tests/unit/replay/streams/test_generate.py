@@ -317,6 +317,6 @@ def runs_z(above):
 
 def strongest_echo(values, most):
     """The largest autocorrelation at the distances 1 to most, in standard deviations of a random order's."""
-    centred = values - values.mean()
-    spectrum = np.abs(np.fft.rfft(centred, 2 * len(centred))) ** 2
-    return np.abs(np.fft.irfft(spectrum)[1:most + 1] / (centred**2).sum()).max() * np.sqrt(len(values))
+    centered = values - values.mean()
+    spectrum = np.abs(np.fft.rfft(centered, 2 * len(centered))) ** 2
+    return np.abs(np.fft.irfft(spectrum)[1:most + 1] / (centered**2).sum()).max() * np.sqrt(len(values))
