@@ -202,8 +202,8 @@ def test_each_lane_keeps_its_own_pace(a_plan, run_lanes):
     order = np.argsort(records["source_row"][~first])
     assert (np.diff(records["submit_ns"][~first][order]) >= 0).all()
     assert totals["max_outstanding"] <= 16 + 4
-    # The reader did not wait for the last write's deadline, which leaves it a thousand times what it needs.
-    assert records["complete_ns"][~first].max() < 3000 * MS
+    # The reader did not wait for the last write. How far it gets meanwhile depends on the machine.
+    assert (records["complete_ns"][~first] < records["submit_ns"][first].max()).sum() > BLOCK_ROWS
 
 
 def test_several_threads_share_one_clock(a_plan, run_lanes):
