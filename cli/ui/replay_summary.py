@@ -234,8 +234,8 @@ def _cause_lines(account: Mapping[str, Any], run: Run) -> Iterator[str]:
         if run.own_wall_ns is not None:
             yield f"workload I/O took {format_ns(run.own_wall_ns)} from first to last"
         if pace.get("asleep_share"):
-            yield (f"threads slept {100 * pace['asleep_share']:.3g} % of the time between their I/Os, for the captured "
-                   "time")
+            share = f"{100 * pace['asleep_share']:.3g} %"
+            yield f"sleep of threads: {share} of the time between their I/Os, kept as captured"
         if pace.get("turnaround_ns"):
             yield f"turnaround of the replay {format_ns(pace['turnaround_ns'])}, subtracted from each completion"
     threads = pace.get("threads")

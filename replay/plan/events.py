@@ -77,7 +77,7 @@ class Events:
         next_ns = np.minimum.accumulate(moved_ns[::-1])[::-1]
         moved_ns = np.where(events, np.minimum(columns["submit_ns"] - removed_ns, next_ns), moved_ns)
         self._last_row, self._removed_ns = int(row[-1]), int(removed_ns[-1])
-        if not self._complete:
+        if not self._complete and "used_ns" in columns:
             columns["used_ns"] = np.where(columns["used_ns"] == NOT_USED, -1, columns["used_ns"])
         return columns | {"idle_removed_ns": removed_ns}, row, moved_ns
 

@@ -328,11 +328,11 @@ class TracePlan(Plan):
         """
         metadata = self.trace.metadata
         ledger, processors = metadata.get("ledger") or {}, metadata.get("cpu_count") or 0
-        if not metadata.get("command") or not ledger.get("computed_ns") or not processors:
+        duration_ns = metadata.get("duration_ns")
+        if not metadata.get("command") or not ledger.get("computed_ns") or not processors or duration_ns is None:
             return None
         most_ns: int = max(ledger.get("longest_computed_ns") or 0, ledger["computed_ns"] // processors)
-        outside_ns: int = max(0, (metadata.get("duration_ns") or 0) - span_ns)
-        return max(0, most_ns - outside_ns)
+        return max(0, most_ns - max(0, duration_ns - span_ns))
 
     def source(self) -> dict[str, Any]:
         trace, metadata = self.trace, self.trace.metadata

@@ -69,7 +69,7 @@ class SpoolContents:
         if metadata.get("page_uses") or self._notes.begun.get("page_uses"):
             names = (*USE_COLUMNS, *USER_COLUMNS) if "slept_ns" in self.schema.names else USE_COLUMNS
             self.schema = _with_columns(self.schema, names)
-        if metadata.get("wakes") or self._notes.begun.get("wakes"):
+        if "slept_ns" in self.schema.names:
             self.schema = _with_columns(self.schema, WAKE_COLUMNS)
 
     def metadata(self) -> Metadata:

@@ -76,7 +76,7 @@ class SpoolNotes:
 def begun_metadata(attached: Mapping[str, Any]) -> Metadata:
     """The metadata that a source sends when it starts."""
     return {**{key: attached[key] for key in _START_KEYS},
-            **{key: True for key in ("page_uses", "wakes") if attached.get(key)},
+            **({"page_uses": True} if attached.get("page_uses") else {}),
             "clock_pairs": [{"monotonic_ns": attached["epoch_ns"], "realtime_ns": attached["realtime_ns"]}]}
 
 

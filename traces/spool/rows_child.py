@@ -16,8 +16,7 @@ from blkreel.traces.format.metadata_types import ClockPair, Lost
 class Attached(TypedDict):
     """The start of a recording. Times of rows are relative to epoch_ns of CLOCK_MONOTONIC.
 
-    page_uses: whether the first use of the pages that a read brought is recorded. wakes: whether it is recorded which
-    thread woke another one.
+    page_uses: whether the first use of the pages that a read brought is recorded.
     """
 
     source_format: str
@@ -27,7 +26,6 @@ class Attached(TypedDict):
     capture_layer: str
     queue_time_source: str
     page_uses: NotRequired[bool]
-    wakes: NotRequired[bool]
 
 
 class DriveTotals(TypedDict):

@@ -59,7 +59,7 @@ void status_attached(struct session *session)
 	if (!text_init(&text)) {
 		fprintf(text.file, "{\"note\": \"attached\", \"source_format\": \"bpf:%s\", \"epoch_ns\": %" PRIu64
 			", \"realtime_ns\": %" PRIu64 ", \"clock_resolution_ns\": 1, \"capture_layer\": \"%s\""
-			", \"queue_time_source\": \"%s\", \"page_uses\": %s, \"wakes\": true}", session->programs.kind, session->epoch_ns,
+			", \"queue_time_source\": \"%s\", \"page_uses\": %s}", session->programs.kind, session->epoch_ns,
 			clock_ns(CLOCK_REALTIME), layer_of(session->options),
 			session->programs.has_io_start ? "block_io_start" : "request",
 			session->programs.sees_uses ? "true" : "false");

@@ -109,6 +109,15 @@ def test_an_io_without_latency_is_incomplete_and_not_missing():
     assert unseen_share(metadata) == 0.002
 
 
+@pytest.mark.parametrize(("count", "what"), [("uses_lost", "first uses of pages"),
+                                             ("wakes_lost", "wake-ups of threads")])
+def test_events_that_the_ring_lost_are_told_with_the_remedy(count, what):
+    end = end_block()
+    end["ledger"] |= {count: 1234}
+    (message,) = incomplete(metadata_of(end, ["loop0"]), "bpf:tp_btf")
+    assert message.startswith(f"1,234 {what}") and message.endswith("--ring-size")
+
+
 @pytest.mark.parametrize("unseen, trustworthy", [(0, True), (10, True), (11, False)])
 def test_more_than_one_percent_without_latency_is_not_trustworthy(unseen, trustworthy):
     metadata = metadata_of(end_block(seen=1000 - unseen, reused=unseen), ["loop0"])
