@@ -332,7 +332,8 @@ class TracePlan(Plan):
         if not metadata.get("command") or not ledger.get("computed_ns") or not processors or duration_ns is None:
             return None
         most_ns: int = max(ledger.get("longest_computed_ns") or 0, ledger["computed_ns"] // processors)
-        return max(0, most_ns - max(0, duration_ns - span_ns))
+        outside_ns: int = max(0, duration_ns - span_ns)
+        return max(0, most_ns - outside_ns)
 
     def source(self) -> dict[str, Any]:
         trace, metadata = self.trace, self.trace.metadata
