@@ -115,18 +115,18 @@ static __always_inline void set_cause(const __u64 *args, struct task_struct *cur
 static __always_inline void on_waking(const __u64 *args, struct task_struct *woken)
 {
 	struct task_struct *current = current_task();
-	bool by_completion = is_woken_by_completion(args, current, woken);
-	struct thread_entry *entry;
-	__s32 tid;
+	__s32 tid = READ(woken, pid);
+	struct thread_entry *entry = thread_at(tid);
+	bool by_completion;
 
+	/* It has not given way yet, and will run on: what it waits for takes no time from it. */
+	if (entry && entry->tid == tid && is_on_processor(woken))
+		entry->asleep_since_ns = 0;
+	by_completion = is_woken_by_completion(args, current, woken);
 	if (!by_completion)
 		set_cause(args, current, woken);
-	tid = READ(woken, pid);
-	entry = thread_at(tid);
-	if (!entry || entry->tid != tid)
-		return;
-	if (end_sleep(entry, woken))
-		entry->woken_by_thread = !by_completion && is_caused_by_thread(args, current) &&
+	if (entry && entry->tid == tid)
+		entry->woken_by_thread = end_sleep(entry) && !by_completion && is_caused_by_thread(args, current) &&
 					 hands_over(current, woken) && note_wake(current, tid);
 }
 

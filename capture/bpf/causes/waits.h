@@ -168,27 +168,29 @@ static __always_inline bool is_woken_by_completion(const __u64 *args, struct tas
 	return true;
 }
 
-/* A thread falls asleep, or gives way to another one while it can run on. */
-static __always_inline void on_switch(bool preempted, struct task_struct *task)
+static __always_inline bool is_on_processor(struct task_struct *task)
 {
-	struct thread_entry *entry;
-	__s32 tid;
-
-	if (preempted || !state_of(task))
-		return;
-	tid = READ(task, pid);
-	entry = thread_at(tid);
-	if (entry && entry->tid == tid && entry->blocked_ns != TIME_UNKNOWN)
-		entry->asleep_since_ns = bpf_ktime_get_ns();
+	return bpf_core_field_exists(task->on_cpu) && READ(task, on_cpu);
 }
 
 /*
- * A thread is woken: what was not for I/O of its sleep was for something else. A wake-up just before the thread gave
- * way is seen before it falls asleep; it then runs, and the next one ends no sleep. Returns whether it slept.
+ * A thread falls asleep, or gives way to another one while it can run on. Then no sleep is open: that of a thread which
+ * was woken just before it gave way is seen after its end.
  */
-static __always_inline bool end_sleep(struct thread_entry *entry, struct task_struct *woken)
+static __always_inline void on_switch(bool preempted, struct task_struct *task)
 {
-	bool slept = entry->asleep_since_ns && (!bpf_core_field_exists(woken->on_cpu) || !READ(woken, on_cpu));
+	__s32 tid = READ(task, pid);
+	struct thread_entry *entry = thread_at(tid);
+
+	if (!entry || entry->tid != tid || entry->blocked_ns == TIME_UNKNOWN)
+		return;
+	entry->asleep_since_ns = preempted || !state_of(task) ? 0 : bpf_ktime_get_ns();
+}
+
+/* A thread is woken: what was not for I/O of its sleep was for something else. Returns whether it slept. */
+static __always_inline bool end_sleep(struct thread_entry *entry)
+{
+	bool slept = entry->asleep_since_ns;
 
 	if (slept)
 		add_time(entry, &entry->slept_ns, entry->asleep_since_ns, bpf_ktime_get_ns());
