@@ -175,7 +175,8 @@ static __always_inline bool is_on_processor(struct task_struct *task)
 
 /*
  * A thread falls asleep, or gives way to another one while it can run on. Then no sleep is open: that of a thread which
- * was woken just before it gave way is seen after its end.
+ * was woken just before it gave way is seen after its end. Who woke it before is the past, even if the kernel hides the
+ * next wake-up from the programs.
  */
 static __always_inline void on_switch(bool preempted, struct task_struct *task)
 {
@@ -184,7 +185,12 @@ static __always_inline void on_switch(bool preempted, struct task_struct *task)
 
 	if (!entry || entry->tid != tid || entry->blocked_ns == TIME_UNKNOWN)
 		return;
-	entry->asleep_since_ns = preempted || !state_of(task) ? 0 : bpf_ktime_get_ns();
+	if (preempted || !state_of(task)) {
+		entry->asleep_since_ns = 0;
+		return;
+	}
+	entry->asleep_since_ns = bpf_ktime_get_ns();
+	entry->woken_by_thread = 0;
 }
 
 /* A thread is woken: what was not for I/O of its sleep was for something else. Returns whether it slept. */
