@@ -117,13 +117,15 @@ def zram_drive(require_root):
         number = (control / "hot_add").read_text().strip()
     except OSError as error:
         pytest.skip(f"needs zram: {error.strerror}; modprobe zram")
+    drive = Path(f"/sys/block/zram{number}")
+    its_inode = drive.stat().st_ino
     try:
-        Path(f"/sys/block/zram{number}/disksize").write_text("16M")
+        (drive / "disksize").write_text("16M")
         yield Path(f"/dev/zram{number}")
     finally:
         # The kernel lets go of the node some time after its last user has ended.
         deadline = time.monotonic() + 300
-        while Path(f"/sys/block/zram{number}").exists():  # a test may have taken it away itself
+        while inode_of(drive) == its_inode:  # a test may have taken it away, and its number be another test's since
             try:
                 (control / "hot_remove").write_text(number)
                 break
@@ -131,6 +133,13 @@ def zram_drive(require_root):
                 if time.monotonic() > deadline:
                     raise
                 time.sleep(0.1)
+
+
+def inode_of(path):
+    try:
+        return path.stat().st_ino
+    except FileNotFoundError:
+        return None
 
 
 def removed(directory):
