@@ -36,7 +36,7 @@ def main():
     print(machine())
     if not options.only_fit:
         options.directory.mkdir(mode=0o755)
-        on_drive("sata-tlc", "capture", list(PROGRAMS), options.rate, options.directory)
+        on_drive("sata-tlc", "capture", list(PROGRAMS), options.directory, options.rate)
     print(f"writes of {options.rate}\n{'device':12} {'trace':8} {'measured':>9} {'predicted':>10} {'error':>7}  "
           f"{'low':>7} {'high':>7}")
     for name in options.devices:

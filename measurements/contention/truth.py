@@ -4,7 +4,8 @@ Each program reads its data cold on an emulated drive, alone and beside direct w
 trace from another drive is replayed on the simulated drive of the same description, alone and beside the same writes.
 What the program took before its first I/O and behind its last, while it was captured, is added to the replay.
 With --alone no writes are beside, and a capture on the drive gives latency and depth of the program's own reads.
-Needs root and /dev/fuse, and a machine without other work: each line has the share of late answers.
+Needs root and /dev/fuse, and a machine without other work: an emulated drive that waits for a processor answers late.
+Each line has the time that late answers added, as a share of the program's, and their share of the I/Os.
 """
 
 import argparse
@@ -72,42 +73,43 @@ def main():
         return
     need(("mkfs.ext4", "e2fsprogs"), ("chrt", "util-linux"))
     print(machine())
-    programs = options.programs.split(",")
+    programs, settings = options.programs.split(","), (options.rate, options.repeat, options.ordinary)
     with tempfile.TemporaryDirectory(prefix="blkreel-truth-") as name:
         directory = Path(name)
         directory.chmod(0o755)  # a database runs as another user
         if "game" in programs:
             install_game(directory)
-        outside_s = on_drive(options.trace_of, "capture", programs, options.rate, directory)
+        outside_s = on_drive(options.trace_of, "capture", programs, directory, *settings)
         if options.alone:
-            show_reads(options, programs, directory, outside_s)
+            show_reads(options, programs, settings, directory, outside_s)
             return
         print(f"\nwrites of {options.rate}; traces of {options.trace_of}; s, median of {options.repeat}")
         print(f"{'program':8} {'drive':16} {'alone':>7} {'replay':>7} {'error':>7}  {'beside':>7} {'replay':>7} "
-              f"{'slowdown':>8} {'replay':>7} {'error':>7} {'reached':>8} {'replay':>7} {'late':>6}")
+              f"{'slowdown':>8} {'replay':>7} {'error':>7} {'reached':>8} {'replay':>7} {'added':>6} {'late':>6}")
         for drive in options.drives:
-            results = [on_drive(drive, "measure", programs, options.rate, directory) for _ in range(options.repeat)]
+            results = on_drive(drive, "measure", programs, directory, *settings)
             for program in programs:
-                show(program, drive, [result[program] for result in results],
+                show(program, drive, results[program],
                      predicted(program, drive, options.rate, directory, outside_s[program]))
 
 
 def show(program, drive, measured, replayed):
-    alone, beside, reached, late = (statistics.median(result[key] for result in measured)
-                                    for key in ("alone_s", "beside_s", "reached", "late_share"))
+    alone, beside, reached, added, late = (
+        measured[key] for key in ("alone_s", "beside_s", "reached", "added_share", "late_share"))
     slowdown, replayed_slowdown = beside / alone, replayed["beside_s"] / replayed["alone_s"]
     print(f"{program:8} {drive:16} {alone:7.2f} {replayed['alone_s']:7.2f} {replayed['alone_s'] / alone - 1:+7.1%}  "
           f"{beside:7.2f} {replayed['beside_s']:7.2f} {slowdown:8.2f} {replayed_slowdown:7.2f} "
-          f"{replayed_slowdown / slowdown - 1:+7.1%} {reached:8.1%} {replayed['reached']:7.1%} {late:6.2%}", flush=True)
+          f"{replayed_slowdown / slowdown - 1:+7.1%} {reached:8.1%} {replayed['reached']:7.1%} "
+          f"{added:6.1%} {late:6.2%}", flush=True)
 
 
-def show_reads(options, programs, directory, outside_s):
-    print(f"\ntraces of {options.trace_of}; each pair: program, replay; reads")
+def show_reads(options, programs, settings, directory, outside_s):
+    print(f"\ntraces of {options.trace_of}; each pair: program, replay; load times: median of {options.repeat}; reads")
     print(f"{'program':8} {'drive':16} {'load time, s':22} {'p50, us':24} {'p99, us':24} {'mean depth':21} {'most':>9} "
-          f"{'late':>6}")
+          f"{'added':>6} {'late':>6}")
     for drive in options.drives:
-        on_drive(drive, "own", programs, options.rate, directory)
-        result = on_drive(drive, "alone", programs, options.rate, directory)
+        on_drive(drive, "own", programs, directory, *settings)
+        result = on_drive(drive, "alone", programs, directory, *settings)
         for program in programs:
             own = reads_of(directory / f"own-{program}.parquet")
             run = replayed(program, drive, directory)[0]
@@ -119,7 +121,8 @@ def show_reads(options, programs, directory, outside_s):
             print(f"{program:8} {drive:16} " + " ".join(
                 f"{program_has:{form}}, {replay_has:{form}} {replay_has / program_has - 1:+.1%}".ljust(24)
                 for program_has, replay_has, form in columns)
-                + f"{own['most']:3}, {replay['most']:3} {result[program]['late_share']:6.2%}", flush=True)
+                + f"{own['most']:3}, {replay['most']:3} {result[program]['added_share']:6.1%} "
+                f"{result[program]['late_share']:6.2%}", flush=True)
 
 
 def reads_of(path):
@@ -127,17 +130,17 @@ def reads_of(path):
     return read_figures(*(rows[name].to_numpy() for name in ("op", "submit_ns", "latency_ns")))
 
 
-def on_drive(drive, task, programs, rate, directory):
+def on_drive(drive, task, programs, directory, rate, repeat=1, ordinary=False):
     """Run inside() on the emulated drive, before other work, which delays its answers."""
     mount, result = directory / "mount", directory / "result.json"
     mount.mkdir(exist_ok=True)
-    drive_name, ordinary = f"truth-{os.getpid()}", parse().ordinary
+    drive_name = f"truth-{os.getpid()}"
     size = str(size_bytes(programs) + (WRITTEN_MIB << 20) + SPARE_BYTES)
     done = subprocess.run(
         [*([] if ordinary else SERVER_FIRST), BLKREEL, "emulate", f"nil:{drive}", "--size", size, "--name", drive_name,
          "--mount", mount, "--accept-inexact", "--", sys.executable, "-m", "measurements.contention.truth",
-         *(["--ordinary"] if ordinary else []), "--rate", rate, "--inside", task, ",".join(programs), directory,
-         result],
+         *(["--ordinary"] if ordinary else []), "--rate", rate, "--repeat", str(repeat),
+         "--inside", task, ",".join(programs), directory, result],
         capture_output=True, text=True, env=os.environ | {"BLKREEL_DRIVE_NAME": drive_name})
     if done.returncode not in (0, WARNED) or not result.exists():
         raise SystemExit(f"the run on nil:{drive} failed: {done.stderr.strip()[-2000:]}")
@@ -153,36 +156,43 @@ def inside(task, programs, directory, result):
     os.sync()
     results = {}
     for program in programs.split(","):
-        remount(mount, device)
         command = [sys.executable, RUN_PROGRAM, program, mount]
         if task in ("capture", "own"):
+            remount(mount, device)
             trace = Path(directory) / f"{task}-{program}.parquet"
             with warm_memory():
                 took_s = seconds_of([BLKREEL, "capture", device, "-o", trace, "--force", "--files", "--", *command])
             results[program] = took_s - own_io_s(trace)
             continue
-        before = counts()
-        with warm_memory():
-            alone_s = seconds_of(command)
-        if task == "alone":
-            results[program] = {"alone_s": alone_s, "late_share": late_share(before, counts())}
-            continue
-        remount(mount, device)
-        writer = subprocess.Popen([sys.executable, "-c", WRITER, mount / "written", str(rate_bytes_s(options.rate))],
-                                  stdout=subprocess.PIPE, bufsize=0)
-        time.sleep(LEAD_S)
-        os.set_blocking(writer.stdout.fileno(), False)
-        with warm_memory():
-            writer.stdout.read()  # what it wrote before the program
-            beside_s = seconds_of(command)
-        written = (writer.stdout.read() or b"").count(b"\n") << 20
-        writer.kill()
-        writer.wait()
-        # The program starts and ends within the time that its writes are counted in.
-        results[program] = {"alone_s": alone_s, "beside_s": beside_s,
-                            "reached": written / (beside_s + START_S) / rate_bytes_s(options.rate),
-                            "late_share": late_share(before, counts())}
+        runs = [measure(command, mount, device, options, beside=task == "measure")
+                for _ in range(options.repeat)]
+        results[program] = {key: statistics.median(run[key] for run in runs) for key in runs[0]}
     Path(result).write_text(json.dumps(results))
+
+
+def measure(command, mount, device, options, beside):
+    """What the program took, alone and, if asked, beside writes."""
+    remount(mount, device)
+    before = counts()
+    with warm_memory():
+        alone_s = seconds_of(command)
+    result = {"alone_s": alone_s, **lateness(before, counts(), alone_s)}
+    if not beside:
+        return result
+    remount(mount, device)
+    writer = subprocess.Popen([sys.executable, "-c", WRITER, mount / "written", str(rate_bytes_s(options.rate))],
+                              stdout=subprocess.PIPE, bufsize=0)
+    time.sleep(LEAD_S)
+    os.set_blocking(writer.stdout.fileno(), False)
+    with warm_memory():
+        writer.stdout.read()  # what it wrote before the program
+        beside_s = seconds_of(command)
+    written = (writer.stdout.read() or b"").count(b"\n") << 20
+    writer.kill()
+    writer.wait()
+    # The program starts and ends within the time that its writes are counted in.
+    return result | {"beside_s": beside_s,
+                     "reached": written / (beside_s + START_S) / rate_bytes_s(options.rate)}
 
 
 def rate_bytes_s(text):
@@ -215,10 +225,9 @@ def remount(mount, device):
 
 
 def counts():
-    """(late I/Os, I/Os) of this drive so far."""
+    """Of this drive so far."""
     time.sleep(0.6)  # until the account is renewed
-    account = read_account(os.environ["BLKREEL_DRIVE_NAME"])
-    return account["counts"]["late_ios"], sum(account["counts"][f"{kind}_ios"] for kind in IO_KINDS)
+    return read_account(os.environ["BLKREEL_DRIVE_NAME"])["counts"]
 
 
 def replayed(program, drive, directory, *options):
@@ -232,8 +241,11 @@ def replayed(program, drive, directory, *options):
     return run, json.loads(done.stdout)["run"]
 
 
-def late_share(before, after):
-    return (after[0] - before[0]) / max(1, after[1] - before[1])
+def lateness(before, after, took_s):
+    """As if the program had waited for each late answer: what is read ahead hides some."""
+    ios = sum(after[f"{kind}_ios"] - before[f"{kind}_ios"] for kind in IO_KINDS)
+    return {"added_share": (after["late_ns"] - before["late_ns"]) / 1e9 / took_s,
+            "late_share": (after["late_ios"] - before["late_ios"]) / max(1, ios)}
 
 
 def predicted(program, drive, rate, directory, outside_s):

@@ -234,7 +234,7 @@ def test_repetitions_beside_another_background_of_the_same_name_are_others(blkre
 
 def test_after_ctrl_c_the_interrupted_repetition_is_replayed_again(blkreel, image, make_trace, tmp_path):
     runs = tmp_path / "runs"
-    slow = make_trace(submit_ns=np.arange(60) * 50 * MS, offset_bytes=np.arange(60) * 4096, length_bytes=4096,
+    slow = make_trace(submit_ns=np.arange(60) * 100 * MS, offset_bytes=np.arange(60) * 4096, length_bytes=4096,
                       op=np.full(60, OPS["write"]))
     words = ["replay", slow, "--on", image, "-o", runs, "--repeat", "2"]
     process = blkreel.start(*words)
