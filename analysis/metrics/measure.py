@@ -10,11 +10,11 @@ from blkreel.analysis.metrics.partials.bursts import DEFAULT_GAP_NS
 from blkreel.analysis.metrics.partials.latency_points import LatencyPoints
 from blkreel.analysis.metrics.partials.threads import Threads
 from blkreel.analysis.metrics.partials.timeline import Timeline
-from blkreel.common.command_line import command_line
 from blkreel.common.errors import TraceError
 from blkreel.common.files.storage_url import Location, StorageUrl, parse_location
 from blkreel.common.printable import printable_document
-from blkreel.traces.format.metadata_types import HasMetadata, layers_of
+from blkreel.traces.format.check import refuse_layers
+from blkreel.traces.format.metadata_types import HasMetadata
 from blkreel.traces.format.reader import open_trace
 from blkreel.traces.format.schema import FLAGS
 from blkreel.traces.format.trace import Trace
@@ -85,14 +85,6 @@ def measure(path: str | Path | StorageUrl, gap_ns: int = DEFAULT_GAP_NS,
             on_rows(done, trace.rows)
     return Measured(parse_location(path), printable_document(trace.metadata), trace.rows, metrics.finish(), trace.path,
                     trace.footer.identity)
-
-
-def refuse_layers(trace: Trace) -> None:
-    """Raises TraceError for a trace of a volume and of the drives below it: a metric would count an I/O twice."""
-    if layers := layers_of(trace.metadata):
-        option = " ".join(f"--device {number}" for number in layers[0])
-        raise TraceError(f"{trace.name} has the I/Os of a volume and of the drives below it, and each I/O twice",
-                         f"extract one layer: {command_line('slice', trace.path, '-o', 'layer.parquet')} {option}")
 
 
 @contextmanager

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from blkreel.analysis.metrics.accumulator import EXACT_ROWS
-from blkreel.analysis.metrics.measure import Measured, refuse_layers
+from blkreel.analysis.metrics.measure import Measured
 from blkreel.analysis.metrics.partials.boundary_state import Carry
 from blkreel.analysis.metrics.partials.bursts import DEFAULT_GAP_NS
 from blkreel.analysis.metrics.partials.partial import Partial, join
@@ -15,6 +15,7 @@ from blkreel.analysis.metrics.partials.partial_file import dump, load
 from blkreel.common.errors import BlkreelError, TraceError
 from blkreel.common.files.storage_url import Location, StorageUrl
 from blkreel.common.printable import printable_document
+from blkreel.traces.format.check import refuse_layers
 from blkreel.traces.format.reader import open_trace
 from blkreel.traces.format.trace_survey import surveyed_bytes
 

@@ -5,9 +5,11 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from blkreel.common.errors import UsageError
+from blkreel.common.command_line import command_line
+from blkreel.common.errors import TraceError, UsageError
 
 from .integrity import KEY, disagreement
+from .metadata_types import layers_of
 from .reader import how_to_repair
 from .schema import FLAGS, HINT_FLAGS, OP_NAMES, OPS, WAKE_COLUMNS, ZONE_MANAGEMENT_CODES, Metadata
 from .trace import Trace
@@ -33,6 +35,14 @@ class Findings:
     errors: list[str] = field(default_factory=list)
     beyond_repair: list[str] = field(default_factory=list)
     warnings: list[str] = field(default_factory=list)
+
+
+def refuse_layers(trace: Trace) -> None:
+    """Raises TraceError for a trace of a volume and of the drives below it: a metric would count an I/O twice."""
+    if layers := layers_of(trace.metadata):
+        option = " ".join(f"--device {number}" for number in layers[0])
+        raise TraceError(f"{trace.name} has the I/Os of a volume and of the drives below it, and each I/O twice",
+                         f"extract one layer: {command_line('slice', trace.path, '-o', 'layer.parquet')} {option}")
 
 
 def check(trace: Trace) -> Findings:

@@ -27,7 +27,8 @@ from .rows import TRACE_FLAGS, trace_schema
 _HASH_DIGITS = 12
 _WRITER_BYTES = 80 << 20  # of the rows that a TransformOutput gathers and encodes
 _KEYS = ("source_format", "clock", "capture_layer", "cold", "queue_time_source", "cpu_count", "clock_resolution_ns",
-         "source_lacks", "times_step_ns", "unmatched", "in_flight_at_start", "in_flight_at_end", "clock_uncertainty_ns")
+         "source_lacks", "times_step_ns", "unmatched", "in_flight_at_start", "in_flight_at_end", "clock_uncertainty_ns",
+         "storage_layer")
 _DEVICE_KEYS = ("kind", "size_bytes", "logical_block_bytes", "physical_block_bytes", "scheduler", "queue_depth",
                 "read_ahead_bytes", "max_request_bytes",
                 "rotational", "write_cache", "fua", "read_only", "layer", "zoned", "zone_bytes", "transport",
@@ -129,6 +130,8 @@ def _metadata(metadata: Metadata, pseudonyms: Pseudonyms, inodes: _Numbering,
         result["kernel"] = version[0]
     result["devices"] = [_device(device, number, pseudonyms)
                          for number, device in enumerate(metadata.get("devices") or [])]
+    if metadata.get("volumes"):
+        result["volumes"] = _volumes(metadata, pseudonyms, permuted=region_bytes is not None)
     result["threads"] = {tid: _thread(thread, pseudonyms) for tid, thread in (metadata.get("threads") or {}).items()}
     if metadata.get("files"):
         result["files"] = [{"inode": number, "path": pseudonyms.path(file["path"])} for file in metadata["files"]
@@ -151,6 +154,20 @@ def _device(device: Mapping[str, Any], number: int, pseudonyms: Pseudonyms) -> M
     model = {"model": f"model-{pseudonyms.name(device['model'])}"} if device.get("model") else {}
     return {**{key: device[key] for key in _DEVICE_KEYS if key in device}, **model, "name": f"device{number}",
             "path": f"/dev/device{number}"}
+
+
+def _volumes(metadata: Metadata, pseudonyms: Pseudonyms, *, permuted: bool) -> list[Metadata]:
+    """Which devices are below which, so that no one counts an I/O in both. permuted: places on them hold no longer."""
+    new = {str(device.get("name")): f"device{number}" for number, device in enumerate(metadata.get("devices") or [])}
+
+    def renamed(name: str) -> str:
+        return new.get(name) or f"device-{pseudonyms.name(name)}"
+
+    return [{"name": renamed(volume["name"]), "path": f"/dev/{renamed(volume['name'])}", "label": "",
+             "kind": volume["kind"], "parts": [
+                 {**{key: part[key] for key in ("volume_offset_bytes", "length_bytes")}, "name": renamed(part["name"]),
+                  "offset_bytes": None if permuted else part["offset_bytes"]} for part in volume["parts"]]}
+            for volume in metadata["volumes"]]
 
 
 def _thread(thread: Mapping[str, Any], pseudonyms: Pseudonyms) -> Metadata:

@@ -6,6 +6,8 @@ from typing import Any
 
 import numpy as np
 
+from blkreel.traces.format.check import refuse_layers
+from blkreel.traces.format.metadata_types import storage_layer
 from blkreel.traces.format.schema import Metadata
 from blkreel.traces.format.trace import Trace
 
@@ -16,8 +18,10 @@ from .rows import TRACE_FLAGS
 _SAME_BOOT_NS = 1_000_000_000
 _NUMBERED = ("tid", "inode", "cgroup")  # ids of one boot
 # Keys with a rule of their own; any other key stays if all traces have the same value.
-_MERGED = {"devices", "threads", "files", "lost", "import_warnings", "epoch_ns", "clock_pairs", "part_of"}
+_MERGED = {"devices", "threads", "files", "lost", "import_warnings", "epoch_ns", "clock_pairs", "part_of",
+           "source_lacks"}
 _JOINED = ("source_format", "capture_layer")
+_COARSEST = ("clock_resolution_ns", "times_step_ns")
 
 
 @dataclass
@@ -67,7 +71,13 @@ class Tables:
     _renumberings: list[Renumbering] = field(default_factory=list)
 
     def add(self, trace: Trace) -> Renumbering:
-        """Ids of another boot are moved behind all ids so far. An equal device of the same boot is the same device."""
+        """Ids of another boot are moved behind all ids so far. An equal device of the same boot is the same device.
+
+        Raises TraceError for a trace of two layers if the new one would not tell them apart.
+        """
+        if self.onto_one or not all(_know_one_mapping(trace, earlier) for earlier in self._traces):
+            for layered in (*self._traces, trace):
+                refuse_layers(layered)
         same = next((number for number, earlier in enumerate(self._traces) if same_boot(earlier, trace)), None)
         add = {name: self._first_free(name) if same is None else self._renumberings[same].add[name]
                for name in _NUMBERED}
@@ -108,6 +118,15 @@ class Tables:
             if values:
                 several = "mixed" if key == "capture_layer" else ", ".join(values)
                 result[key] = values[0] if len(values) == 1 else several
+        for key in _COARSEST:
+            if steps_ns := [int(source[key]) for source in sources if source.get(key)]:
+                result[key] = max(steps_ns)
+        if lacks := _lacks(sources):
+            result["source_lacks"] = lacks
+        if all(_know_one_mapping(self._traces[0], trace) for trace in self._traces) and (volumes := {
+                volume["name"]: volume for source in sources for volume in source.get("volumes") or []}):
+            result["volumes"] = list(volumes.values())
+            result["storage_layer"] = storage_layer(self.devices, volumes.values())
         for key in ("epoch_ns", "clock_pairs"):
             if key in first:
                 result[key] = first[key]
@@ -123,6 +142,19 @@ class Tables:
         """The least number above those of the traces so far; 0 for the first trace."""
         return max((trace.greatest(name) + before.add[name]
                     for trace, before in zip(self._traces, self._renumberings, strict=True)), default=-1) + 1
+
+
+def _know_one_mapping(first: Trace, second: Trace) -> bool:
+    """Whether the names of devices and volumes mean the same in both."""
+    host, volumes = first.metadata.get("host"), first.metadata.get("volumes")
+    return bool(host) and host == second.metadata.get("host") or volumes == second.metadata.get("volumes")
+
+
+def _lacks(sources: Sequence[Metadata]) -> list[str]:
+    """What any of the sources did not record, but latencies only if none has them: each row states its own."""
+    of_each: list[list[str]] = [source.get("source_lacks") or [] for source in sources]
+    return [what for what in dict.fromkeys(what for of_one in of_each for what in of_one)
+            if what != "latency" or all(what in of_one for of_one in of_each)]
 
 
 def _lost(losses: Sequence[Any], shifts_ns: Sequence[int]) -> Metadata:

@@ -6,6 +6,7 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 from quiet import progress
+from small_trace import new_trace
 from transformed import assert_valid, columns_of
 from tree import APP_START, COMPILE, GAME_LOAD
 
@@ -41,6 +42,9 @@ def named(tmp_path_factory):
         "command": ["/home/secretuser/secret-program", "--user", "Walter-Secretname"], "threads": threads,
         "files": [{"filesystem": "8:1", "inode": inode, "path": "/home/secretuser/secret-path/a"}],
         "filters": {"cgroup": "secret.slice"}, "import_warnings": ["secret-warning in /home/secretuser"],
+        "volumes": [{"name": "secret-path", "path": "/dev/secret-path", "label": "secret-title", "kind": "dm-crypt",
+                     "parts": [{"name": "secret-model", "volume_offset_bytes": 0, "length_bytes": 1 << 36,
+                                "offset_bytes": 0}]}],
         "an_unknown_key": {"of": "secret-host"}, "clock_pairs": [{"monotonic_ns": 1, "realtime_ns": 1_795_276_800_393}],
         "devices": [{"name": "secret-path", "path": "/dev/secret-path", "model": "secret-model", "kind": "disk",
                      "firmware": "secret_firmware", "serial_hash": "SECRETSERIAL01", "size_bytes": 1 << 36,
@@ -88,6 +92,26 @@ def test_no_planted_name_is_left(named, tmp_path, region_bytes):
     assert inode not in columns_of(tmp_path / "t.parquet")["inode"]
     assert open_trace(named).footer.identity.encode() not in after, "a hash of the original is a link to it"
     assert b"1795276800393" in before and b"1795276800393" not in after, "the date"
+
+
+@pytest.mark.parametrize(("region_bytes", "offset_bytes"), [(None, 4096), (1 << 30, None)])
+def test_the_layers_of_a_volume_stay_apart(tmp_path, region_bytes, offset_bytes):
+    """A report of a volume and of the drive below it would count each I/O twice."""
+    parts = [{"name": name, "volume_offset_bytes": 0, "length_bytes": 4096, "offset_bytes": 4096}
+             for name in ("sda", "sdb")]
+    new_trace(tmp_path / "t.parquet", {
+        "devices": [{"name": name, "layer": "request", "size_bytes": 1 << 36} for name in ("sda", "md0")],
+        "storage_layer": "both",
+        "volumes": [{"name": "md0", "path": "/dev/md0", "label": "", "kind": "md raid1", "parts": parts}]},
+        submit_ns=[0, 0], device=[0, 1])
+    anonymize(open_trace(tmp_path / "t.parquet"), tmp_path / "a.parquet", key=KEY, region_bytes=region_bytes)
+    metadata = open_trace(tmp_path / "a.parquet").metadata
+    volume, = metadata["volumes"]
+    first, second = volume["parts"]
+    assert (volume["name"], first["name"], metadata["storage_layer"]) == ("device1", "device0", "both")
+    assert second["name"] not in ("device0", "device1") and first["offset_bytes"] == offset_bytes
+    with pytest.raises(TraceError, match="each I/O twice"):
+        _ = blkreel.open(tmp_path / "a.parquet").metrics
 
 
 def test_the_history_of_a_slice_names_nothing(named, tmp_path):

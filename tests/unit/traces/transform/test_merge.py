@@ -7,9 +7,10 @@ from transformed import assert_valid, columns_of, of_another_machine
 from tree import APP_START, COMPILE, GAME_DOWNLOAD
 
 import blkreel
-from blkreel.common.errors import UsageError
+from blkreel.common.errors import TraceError, UsageError
 from blkreel.traces.format.reader import open_trace
 from blkreel.traces.format.schema import FLAGS
+from blkreel.traces.transform.concat import concat
 from blkreel.traces.transform.merge import merge
 from blkreel.traces.transform.slice import Selection, slice_trace
 
@@ -88,3 +89,49 @@ def test_each_trace_is_a_stream_with_an_offset_and_a_role(tmp_path):
     for wrong in ({"offsets_ns": {3: 1}}, {"backgrounds": [-1]}):
         with pytest.raises(UsageError, match="no trace"):
             merge([open_trace(path) for path in paths], tmp_path / "u.parquet", align="start", **wrong)
+
+
+@pytest.mark.parametrize(("join", "options"), [(concat, {}), (merge, {"align": "start"})])
+def test_what_one_source_lacks_the_new_trace_lacks(tmp_path, join, options):
+    """Else a replay would repeat times of a clock with steps of a second. Rows without a latency show that themselves.
+    """
+    described = [{"clock_resolution_ns": 1, "source_lacks": ["latency", "names"]},
+                 {"clock_resolution_ns": 10**9, "source_lacks": ["latency", "operation"]},
+                 {"times_step_ns": 10**8, "source_lacks": ["event"]}, {}]
+    traces = [open_trace(new_trace(tmp_path / f"{number}.parquet", metadata, submit_ns=[0]))
+              for number, metadata in enumerate(described)]
+    join(traces, tmp_path / "all.parquet", **options)
+    metadata = open_trace(tmp_path / "all.parquet").metadata
+    assert metadata["clock_resolution_ns"] == 10**9 and metadata["times_step_ns"] == 10**8
+    assert metadata["source_lacks"] == ["names", "operation", "event"]
+    join(traces[:2], tmp_path / "two.parquet", **options)
+    assert "latency" in open_trace(tmp_path / "two.parquet").metadata["source_lacks"]
+
+
+def volume_trace(path, host, *names):
+    """A trace of devices of which dm-0 is a volume on sda."""
+    parts = [{"name": "sda", "volume_offset_bytes": 0, "length_bytes": 1 << 30, "offset_bytes": 0}]
+    volumes = [{"name": "dm-0", "path": "/dev/dm-0", "label": "", "kind": "dm-crypt", "parts": parts}]
+    return open_trace(new_trace(path, {
+        "host": host, "devices": [{"name": name, "layer": "request"} for name in names],
+        **({"volumes": volumes, "storage_layer": "both"} if "dm-0" in names else {})},
+        submit_ns=[0] * len(names), device=list(range(len(names)))))
+
+
+def test_the_layers_of_a_volume_stay_apart(tmp_path):
+    """A report of a volume and of the drive below it would count each I/O twice."""
+    both, drive = (volume_trace(tmp_path / f"{len(names)}.parquet", "a", *names)
+                   for names in (("sda", "dm-0"), ["sdb"]))
+    for number, traces in enumerate(([both, drive], [drive, both])):
+        path = tmp_path / f"merged-{number}.parquet"
+        merge(traces, path, align="start")
+        assert open_trace(path).metadata["storage_layer"] == "both"
+        with pytest.raises(TraceError, match="each I/O twice"):
+            _ = blkreel.open(path).metrics
+    other = volume_trace(tmp_path / "other.parquet", "b", "sda")
+    for traces, options in (([other, both], {}), ([both, other], {}), ([both, drive], {"onto_one": True})):
+        with pytest.raises(TraceError, match="2.parquet has the I/Os of a volume.* each I/O twice"):
+            merge(traces, tmp_path / "t.parquet", align="start", **options)
+    volume = volume_trace(tmp_path / "volume.parquet", "a", "dm-0")
+    merge([volume, other], tmp_path / "t.parquet", align="start")
+    assert blkreel.open(tmp_path / "t.parquet").figures["read"]["ops"] == 2, "sda of the other machine is not below it"
