@@ -32,6 +32,7 @@ _SIZE_UNITS_BYTES = {"bytes": 1, "sectors": 512, "kib": 1024, "pages": 4096, "mi
 _EPOCHS_S = {"unix": 0, "1970": 0, "1601": -11_644_473_600}
 _TIMES, _SIZES, _TEXTS = ("time", "latency"), ("offset", "length"), ("op", "device", "process")
 _FIELDS = (*_TIMES, *_SIZES, *_TEXTS, "tid", "cpu")
+_UNKNOWABLE = ("latency", "tid", "cpu")
 _REQUIRED = ("time", "op", "offset", "length")
 _DELIMITERS = (b",", b";", b"\t", b"|", b" ")
 # Beside the letters of the kernel.
@@ -144,11 +145,12 @@ class ColumnMapping(SourceFormat):
         lines = head.removeprefix(b"\xef\xbb\xbf").split(b"\n")[skip_lines:]
         if not any(line.strip() for line in lines):
             raise UsageError(f"{source.path} has no lines after --skip-lines {skip_lines}", "skip fewer lines")
-        delimiter, has_header, numbers = self._layout(source, lines)
+        delimiter, titles, numbers = self._layout(source, lines)
         by_number = {number: name for name, number in numbers.items()}
         columns = [self._column(by_number.get(number), number) for number in range(1, max(by_number) + 1)]
+        # With more fields than titles, a field belongs to another title, or is the rest of a number with a comma.
         table = TextTable(columns, delimiter if delimiter != b" " else None, extra_fields=True, quoted=True,
-                          is_header=lambda line: has_header, skip_lines=skip_lines)
+                          is_header=lambda line: titles > 0, skip_lines=skip_lines, most_fields=titles)
         for rows in table.rows(source, account):
             values = {name: self._values(name, rows[name]) for name in self._fields}
             yield self._batch(values, rows.positions)
@@ -157,8 +159,8 @@ class ColumnMapping(SourceFormat):
         if table.has_decimal_commas:
             account.warn(f"{source.path}: commas inside numbers are read as decimal commas")
 
-    def _layout(self, source: SourceFile, lines: list[bytes]) -> tuple[bytes, bool, dict[str, int]]:
-        """The delimiter, whether there is a header, and the number of each field's column, from 1."""
+    def _layout(self, source: SourceFile, lines: list[bytes]) -> tuple[bytes, int, dict[str, int]]:
+        """The delimiter, the number of titles in the header, 0 without one, and of each field's column, from 1."""
         names = {name: field.column for name, field in self._fields.items()}
         if all(column.isdigit() for column in names.values()):
             first = next(line for line in lines if line.strip())
@@ -168,7 +170,7 @@ class ColumnMapping(SourceFormat):
                 if not 1 <= int(column) <= widths[delimiter]:
                     raise UsageError(f"{source.path} has {widths[delimiter]} columns, so that {name} cannot be column "
                                      f"{column}", f"its first line: {first[:80].decode(errors='replace')}")
-            return delimiter, False, {name: int(column) for name, column in names.items()}
+            return delimiter, 0, {name: int(column) for name, column in names.items()}
         for number, line in enumerate(lines):
             for delimiter in _DELIMITERS:
                 titles = _cells(line, delimiter)
@@ -177,7 +179,7 @@ class ColumnMapping(SourceFormat):
                 if number:
                     raise UsageError(f"{source.path} has {number:,} {'line' if number == 1 else 'lines'} before its "
                                      "header", f"leave them out: --skip-lines {number}")
-                return delimiter, True, {name: titles.index(column) + 1 for name, column in names.items()}
+                return delimiter, len(titles), {name: titles.index(column) + 1 for name, column in names.items()}
         titles = max((_cells(lines[0], delimiter) for delimiter in _DELIMITERS), key=len)
         absent = next(column for column in names.values() if column not in titles)
         raise UsageError(f"{source.path} has no column {absent!r}",
@@ -191,7 +193,7 @@ class ColumnMapping(SourceFormat):
             return Column(name, "text")
         if unit == "datetime":
             return Column(name, "datetime")
-        empty = -1 if name in ("latency", "tid", "cpu") else None
+        empty = -1 if name in _UNKNOWABLE else None
         if name == "time" and self._shift_units():
             return Column(name, "int")
         if name in _TIMES:
@@ -244,10 +246,14 @@ class ColumnMapping(SourceFormat):
             plain = scaled(np.where(huge, 0, integers).astype(np.int64), self._fields[name].factor, shift)
             plain = np.where(huge, INVALID, plain)
         elif pa.types.is_floating(values.type) or pa.types.is_decimal(values.type):
-            floats = values.cast(pa.float64()).fill_null(0).to_numpy(zero_copy_only=False)
-            floats = (floats + shift) * self._fields[name].factor
-            inside = np.abs(floats) < float(1 << 62)  # False of NaN
-            plain = np.where(inside, np.round(np.where(inside, floats, 0)).astype(np.int64), INVALID)
+            whole, rest = _whole_and_rest(values)
+            factor = self._fields[name].factor
+            plain = scaled(whole, factor, shift)
+            plain = np.where(plain == INVALID, INVALID, plain + np.round(rest * factor).astype(np.int64))
+            if name not in _TIMES:
+                plain = np.where(rest == 0, plain, INVALID)  # as of a text
+            if name in _UNKNOWABLE and pa.types.is_floating(values.type):
+                missing |= np.isnan(values.cast(pa.float64()).to_numpy(zero_copy_only=False))
         else:
             raise UsageError(f"column {self._fields[name].column!r} has the type {values.type}, not numbers",
                              f"name another column for {name}")
@@ -255,7 +261,7 @@ class ColumnMapping(SourceFormat):
             self._has_whole_times &= pa.types.is_integer(values.type)
         if name == "latency":
             plain = np.where(plain == -self._fields[name].factor, -1, plain)
-        return np.where(missing, -1 if name in ("latency", "tid", "cpu") else INVALID, plain)
+        return np.where(missing, -1 if name in _UNKNOWABLE else INVALID, plain)
 
     def _batch(self, values: dict[str, np.ndarray | pa.Array], positions: np.ndarray) -> Batch:
         tid, cpu = values.get("tid"), values.get("cpu")
@@ -275,6 +281,20 @@ def _cells(line: bytes, delimiter: bytes) -> list[str]:
         return [cell.strip() for cell in next(csv.reader([text], delimiter=delimiter.decode(), strict=True), [])]
     except csv.Error:
         return []
+
+
+def _whole_and_rest(values: pa.Array) -> tuple[np.ndarray, np.ndarray]:
+    """Fractional numbers as whole ones and their rest, 0 to 1: a float64 of both has no ns of today. INVALID and 0 if
+    they are no numbers, or out of range."""
+    type_ = values.type  # of a difference, decimal has one digit more
+    values = values.cast(pa.decimal256(60, type_.scale) if pa.types.is_decimal(type_) else pa.float64())
+    lower = pc.floor(values)
+    rest = pc.subtract(values, lower).cast(pa.float64()).fill_null(0).to_numpy(zero_copy_only=False)
+    approximate = lower.cast(pa.float64()).fill_null(0).to_numpy(zero_copy_only=False)
+    inside = np.abs(approximate) < float(1 << 62)  # False of NaN
+    lower = pc.if_else(pa.array(inside), lower, pa.scalar(0, lower.type)).fill_null(pa.scalar(0, lower.type))
+    whole = lower.cast(pa.int64()).to_numpy(zero_copy_only=False)
+    return np.where(inside, whole, INVALID), np.where(inside, rest, 0)
 
 
 def _within(values: np.ndarray, kind: type[np.signedinteger]) -> np.ndarray:

@@ -73,10 +73,11 @@ class Rows:
 class TextTable:
     """The layout of a text table.
 
-    delimiter: a single byte, or None for runs of blanks. extra_fields: whether lines may have more fields. quoted:
-    whether fields may be in double quotes, which end on their line. is_header: whether a line is a header, which may
-    be the first line only. skip_lines: lines before it that are no records. note: the reason to ignore a line that is
-    no record, "" to skip it uncounted, None to reject it; called with line number and line, for invalid lines only.
+    delimiter: a single byte, or None for runs of blanks. extra_fields: whether lines may have more fields, at most
+    most_fields unless that is 0. quoted: whether fields may be in double quotes, which end on their line. is_header:
+    whether a line is a header, which may be the first line only. skip_lines: lines before it that are no records. note:
+    the reason to ignore a line that is no record, "" to skip it uncounted, None to reject it; called with line number
+    and line, for invalid lines only.
     has_zones, has_decimal_commas: whether the lines read so far have such times or numbers.
     """
 
@@ -87,6 +88,7 @@ class TextTable:
     is_header: Callable[[bytes], bool] = lambda line: False
     note: Callable[[int, bytes], str | None] = lambda number, line: None
     skip_lines: int = 0
+    most_fields: int = 0
     has_zones: bool = field(default=False, init=False)
     has_decimal_commas: bool = field(default=False, init=False)
 
@@ -192,8 +194,9 @@ class TextTable:
         tables = [pa.table({name: pa.array([], pa.binary()) for name, _ in self._wanted})]
         indexes = [np.empty(0, np.int64)]
         for width, same in of_width.items():
-            if width < len(self.columns) or width > len(self.columns) and not self.extra_fields:
-                faults |= dict.fromkeys(same, f"not {len(self.columns)} fields")
+            if width < len(self.columns) or width > len(self.columns) and (
+                    not self.extra_fields or 0 < self.most_fields < width):
+                faults |= dict.fromkeys(same, f"not {self.most_fields or len(self.columns)} fields")
                 continue
             tables += self._texts([lines[index] for index in same], width)
             indexes.append(np.array(same, np.int64))
@@ -315,7 +318,8 @@ class TextTable:
 
     def _table(self, block: bytes, types: dict[str, pa.DataType], width: int | None = None) -> pa.Table | None:
         """The columns of a block by f0, f1 ...; None if pyarrow cannot read it. width: number of fields of a line."""
-        names = None if width is None and self.extra_fields else [f"f{at}" for at in range(width or len(self.columns))]
+        width = width or self.most_fields or (None if self.extra_fields else len(self.columns))
+        names = [f"f{at}" for at in range(width)] if width else None
         try:
             return pacsv.read_csv(
                 pa.BufferReader(_arrow_copy(block)),

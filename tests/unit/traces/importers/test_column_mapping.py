@@ -1,9 +1,12 @@
 """`--columns`: any CSV or Parquet file, with units, epochs and values of the operation; and its refusals."""
 
 import io
+from decimal import Decimal
 
 import numpy as np
 import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from foreign_traces import RECORDINGS
 
@@ -66,6 +69,41 @@ def test_fractions_dates_and_missing_latencies(run, kind):
                        columns="time=t:datetime@unix,op=o,offset=b:bytes,length=n:bytes,latency=ms:ms")
     assert rows.submit_ns.tolist() == [0, 1_250_000_000] and rows.latency_ns.tolist() == [1_250_000, -1]
     assert result.metadata["epoch_ns"] == 1714557600_250_000_000
+
+
+COLUMNS = "time=t:s@unix,op=o,offset=b:sectors,length=n:bytes,latency=l:us"
+
+
+@pytest.mark.parametrize("records", [200, 2])
+def test_a_line_with_more_fields_than_titles_is_rejected(run, records):
+    """A decimal comma between commas: the latency would be the 0 before it. A line may lack fields that are not read.
+    """
+    with pytest.raises(TraceError, match=f"100.0% of {records} records.* not 6 fields .first: .*line 2"):
+        run("t,o,b,n,l,x\n" + "1,R,8,512,5,0,5\n" * records, columns=COLUMNS)
+    with pytest.raises(TraceError, match="50.0% of 400 records.* not 6 fields .first: .*line 202"):
+        run("t,o,b,n,l,x\n" + "1,R,8,512,7,0\n" * 200 + "1,R,8,512,0,5,1\n" * 200, columns=COLUMNS)
+    rows, _ = run("t,o,b,n,l,x\n" + "1,R,8,512,7,0\n" * 200 + "1,R,8,512,9\n" * 200, columns=COLUMNS)
+    assert rows.latency_ns.tolist() == [7000] * 200 + [9000] * 200
+
+
+def parquet_of(**columns):
+    """A file of two records; columns that are not given are whole numbers."""
+    with io.BytesIO() as file:
+        pq.write_table(pa.table({"t": [0, 1], "o": ["R", "W"], "b": [0, 8], "n": [512, 512], "l": [1, 1], **columns}),
+                       file)
+        return file.getvalue()
+
+
+def test_fractions_in_parquet_are_exact(run):
+    """A float64 of seconds since 1970 has steps of 238 ns."""
+    times = pa.array([Decimal("1700000000.000000001"), Decimal("1700000000.000000124")], pa.decimal128(38, 9))
+    rows, result = run(parquet_of(t=times, b=pa.array([0.0, 8.0]), l=pa.array([float("nan"), 0.25])), columns=COLUMNS)
+    assert rows.submit_ns.tolist() == [0, 123] and result.metadata["epoch_ns"] == 1_700_000_000_000_000_001
+    assert rows.latency_ns.tolist() == [-1, 250] and rows.offset_bytes.tolist() == [0, 4096]
+    rows, result = run(parquet_of(t=pa.array([133e15, 133e15 + 96])), columns=COLUMNS.replace("s@unix", "100ns@1601"))
+    assert rows.submit_ns.tolist() == [0, 9600]
+    with pytest.raises(TraceError, match="50.0% of 2 records.*offset is negative or out of range"):
+        run(parquet_of(b=pa.array([0.0, 8.5])), columns=COLUMNS)
 
 
 @pytest.mark.parametrize("spec, message", [
