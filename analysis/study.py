@@ -276,10 +276,12 @@ class Study:
     def frame(self, columns: Sequence[str] | None = None) -> pd.DataFrame:
         """The rows in memory, about 80 bytes each: in the order of submission, `op` by its name (missing if unknown).
 
-        columns: those wanted, as docs/trace-format.md lists them; None: all. Raises UsageError for one that is not
-        there.
+        The index is the row in its file, as `waited_on` names it. columns: those wanted, as docs/trace-format.md lists
+        them; None: all. Raises UsageError for one that is not there.
         """
         frame: pd.DataFrame = self.stream(columns).read_all().to_pandas()
+        if self._several:
+            frame.index = np.concatenate([np.arange(part.rows) for part in self._parts.values()])
         if "op" in frame:
             codes = frame["op"].to_numpy()
             frame["op"] = self._pandas.Categorical.from_codes(np.where(np.isin(codes, list(OP_NAMES)), codes, -1),

@@ -105,6 +105,9 @@ def _complete(columns: dict[str, Any], labels: np.ndarray | None) -> dict[str, n
 def _positions(waited_on: np.ndarray, labels: np.ndarray) -> np.ndarray:
     """The position of the row that each one waited for; −1 if it is not among the rows."""
     order = np.argsort(labels, kind="stable")
+    if (waited_on >= 0).any() and (labels[order[1:]] == labels[order[:-1]]).any():
+        raise UsageError("several rows have the same index, by which waited_on names rows",
+                         "write the rows of one trace, or drop the column waited_on")
     at = np.minimum(np.searchsorted(labels, waited_on, sorter=order), max(0, len(labels) - 1))
     if not len(labels):
         return waited_on

@@ -7,7 +7,7 @@ import pytest
 from tree import COMPILE, GAME_LOAD
 
 import blkreel
-from blkreel.common.errors import BlkreelError
+from blkreel.common.errors import BlkreelError, UsageError
 from blkreel.traces.format.check import check
 from blkreel.traces.format.reader import open_trace
 
@@ -49,6 +49,18 @@ def test_a_part_of_a_trace_by_its_index(tmp_path):
     metadata = open_trace(path).metadata
     assert metadata["devices"] == game.metadata["devices"] and metadata["history"][0]["command"] == "write_trace"
     assert "ledger" not in metadata and metadata["duration_ns"] < game.metadata["duration_ns"]
+
+
+def test_rows_of_several_traces_are_no_rows_of_one(tmp_path):
+    """The same number names a row of each: a dependency must not lead to that of another trace."""
+    frame = blkreel.open({"A": COMPILE, "B": COMPILE}).frame()
+    second = frame[frame.label == "B"].drop(columns="label")
+    path = blkreel.write_trace(tmp_path / "t.parquet", second, like=COMPILE)
+    assert written(path)["waited_on"] == written(COMPILE)["waited_on"]
+    both = frame.drop(columns=["label", "think_ns"])
+    with pytest.raises(UsageError, match="several rows have the same index"):
+        blkreel.write_trace(tmp_path / "u.parquet", both, like=COMPILE)
+    blkreel.write_trace(tmp_path / "u.parquet", both.drop(columns="waited_on"), like=COMPILE)
 
 
 def test_the_same_rows_give_the_same_rows(tmp_path):
