@@ -332,12 +332,15 @@ class Records:
 
 
 class _Reader:
-    """The batches of one file. reached_ns: the latest time that was read. device: name, if records state none."""
+    """The batches of one file. reached_ns: the latest time that was read. device: name, if records state none; files of
+    one directory with the same name before the first dot are of one device, as those of btrecord."""
 
     def __init__(self, path: Path, source: SourceFile, records: Records):
         self.path = path
         self.source = source
-        self.device = path.name.partition(".")[0].encode() or path.name.encode()
+        self.device = os.fsencode(_stem(path))
+        if any(_stem(other) == _stem(path) and other.parent != path.parent for other in records.files):
+            self.device = os.fsencode(path.parent / _stem(path))
         self.reached_ns = -_LATEST_NS
         self._last_ns: int | None = None
         self._account = records.account
@@ -359,6 +362,10 @@ class _Reader:
                 self._account.note_back_steps(int(back.sum()), int((reached - stamped_ns)[back].max()))
         self._last_ns = int(stamped_ns[-1])
         self.reached_ns = max(self.reached_ns, int(stamped_ns.max()))
+
+
+def _stem(path: Path) -> str:
+    return path.name.partition(".")[0] or path.name
 
 
 def _number_of(name: str) -> dict[str, int]:

@@ -8,6 +8,8 @@ import pytest
 from foreign_traces import RECORDINGS
 
 from blkreel.common.errors import TraceError, UsageError
+from blkreel.traces.format.reader import open_trace
+from blkreel.traces.importers import ImportOptions, import_recording
 
 FIRST = 128166385295514663
 FIRST_NS = (FIRST - 116444736000000000) * 100
@@ -168,3 +170,16 @@ def test_an_unknown_file_names_the_formats_and_the_closest(run):
 def test_units_that_a_detected_format_assumes_are_stated(run):
     text = "242.50 0 100 8 1\n" * 3
     assert "times in ms" in run(text)[1].assumed and run(text, "disksim")[1].assumed == ""
+
+
+def test_files_of_one_name_in_two_directories_are_two_devices(tmp_path):
+    """Files of one directory are parts of one, as those that btrecord writes for each CPU."""
+    paths = [tmp_path / name for name in ("a/vol.0", "a/vol.1", "b/vol.0", "b/other.0")]
+    for number, path in enumerate(paths):
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(f"t,o,b,n\n{number},R,0,512\n")
+    result = import_recording(paths, tmp_path / "t.parquet",
+                              options=ImportOptions(columns="time=t:us,op=o,offset=b:bytes,length=n:bytes"))
+    assert open_trace(result.path).table()["device"].to_pylist() == [0, 0, 1, 2]
+    assert [device["name"] for device in result.metadata["devices"]] == [
+        f"{tmp_path}/a/vol", f"{tmp_path}/b/vol", "other"]
