@@ -5,14 +5,16 @@ from collections.abc import Callable, Iterator
 import numpy as np
 
 from blkreel.common.errors import TraceError, UsageError
+from blkreel.common.units import format_ns
 from blkreel.traces.format.check import check_order
+from blkreel.traces.format.metadata_types import COARSE_CLOCK_NS
 from blkreel.traces.format.schema import OP_NAMES, OPS, ZONE_OPS
 from blkreel.traces.format.trace import Trace
 
 from .measurement import COLUMNS, LENGTH_CLASSES, Columns, Measurement, measured
 from .placement import sampled_ios
 from .properties import properties
-from .workload_model import GAP_CLASSES, NO_OFFSET, OpModel, WorkloadModel
+from .workload_model import CLOCK_KEYS, GAP_CLASSES, NO_OFFSET, OpModel, WorkloadModel
 
 _LEAST_IOS = 2
 _LIKELY_GAPS, _LIKELY_LATENCIES = 16, 100
@@ -31,7 +33,10 @@ def modeled_trace(trace: Trace, device: int | None = None,
     ios, capacity_bytes = _extent(trace, device)
     measurement = measured(_rows(trace, device, progress), capacity_bytes, ios, sampled_ios(trace.footer.size_bytes))
     model = fit_model(measurement)
+    model.clock = {key: int(trace.metadata[key]) for key in CLOCK_KEYS if trace.metadata.get(key)}
     notes = []
+    if (step_ns := max(model.clock.values(), default=1)) >= COARSE_CLOCK_NS:
+        notes.append(f"the times of the trace have steps of {format_ns(step_ns)}: shorter gaps are not known")
     if not model.has_latency():
         notes.append("the trace has no latencies: the model has none, and no I/Os in flight")
     return model, notes

@@ -51,6 +51,7 @@ def write_generated(model: WorkloadModel, output: Path, *, seed: int, ios: int |
         "writer": WRITER, "source_format": SOURCE_FORMAT, "title": "I/Os of a workload model",
         "devices": [{"name": "model", "size_bytes": -(-model.capacity_bytes // 4096) * 4096}],
         "lost": {"total": 0}, "source_lacks": ["thread", "dependencies", *([] if model.has_latency() else ["latency"])],
+        **model.clock,
         "history": [{"command": "model", "writer": WRITER, "options": options, "sources": [], "notes": []}]}
     measurement = Measurement(model.capacity_bytes, ios or model.ios, most_sampled_ios)
     with TransformOutput(output, TRACE_SCHEMA, metadata, force=force, public=public) as out:

@@ -2,7 +2,7 @@
 
 import math
 from pathlib import Path
-from typing import Any, TypedDict
+from typing import Any, NotRequired, TypedDict
 
 from blkreel import __version__
 from blkreel.common.errors import UsageError
@@ -12,6 +12,7 @@ from blkreel.traces.format.schema import OPS
 from .measurement import LENGTH_CLASSES
 from .properties import PROPERTIES
 from .workload_model import (
+    CLOCK_KEYS,
     GAP_CLASSES,
     NO_OFFSET,
     RATE_CLASSES,
@@ -56,6 +57,8 @@ class _Document(TypedDict):
     ios: int
     capacity_bytes: int
     alignment_bytes: int
+    clock_resolution_ns: NotRequired[int]
+    times_step_ns: NotRequired[int]
     gaps_ns: list[list[int]]
     chain: _Chain
     op: dict[str, _Op]
@@ -68,7 +71,8 @@ def model_text(model: WorkloadModel) -> str:
     lines = [f"# A workload model, fitted by blkreel {__version__}. Make a trace of it:",
              "# blkreel model THIS_FILE.toml --make-trace OUT.parquet --seed 1",
              f"blkreel_model = {VERSION}", f"ios = {model.ios}", f"capacity_bytes = {model.capacity_bytes}",
-             f"alignment_bytes = {model.alignment_bytes}", "",
+             f"alignment_bytes = {model.alignment_bytes}",
+             *(f"{key} = {value}" for key, value in model.clock.items()), "",
              "# Gaps between submissions: of each class, equally likely values.",
              _array("gaps_ns", model.gaps_ns, 1), "",
              "# Markov chain. states: operation, sequential, class of the gap before, class of the rate.",
@@ -109,7 +113,8 @@ def read_model(path: Path) -> WorkloadModel:
             document["ios"], document["capacity_bytes"], document["alignment_bytes"], document["gaps_ns"],
             [_state(state) for state in chain["states"]], chain["transitions"], chain["last_exits"], chain["first"],
             {name: OpModel(**{key: op[key] for key in _Op.__annotations__}) for name, op in document["op"].items()},
-            {key: value for key, value in document["properties"].items() if key in PROPERTIES})
+            {key: value for key, value in document["properties"].items() if key in PROPERTIES},
+            {key: document[key] for key in CLOCK_KEYS if key in document})
         wrong = _invalid(model)
     if wrong:
         raise UsageError(f"{path} is not a valid workload model: {wrong}", _REFIT)
@@ -139,6 +144,7 @@ def _invalid(model: WorkloadModel) -> str | None:
         "ios": 0 < model.ios <= _MOST_IOS,
         "capacity_bytes": 0 < model.capacity_bytes < _LARGEST,
         "alignment_bytes": 0 < model.alignment_bytes <= 1 << 20 and _power_of_two(model.alignment_bytes),
+        "clock_resolution_ns, times_step_ns": all(0 < step_ns < _LARGEST for step_ns in model.clock.values()),
         "gaps_ns": len(model.gaps_ns) == GAP_CLASSES,
         "chain.states": bool(states) and all(_valid_state(state) for state in model.states),
         "chain.first": model.first in states,

@@ -20,6 +20,7 @@ RUN_CLASSES = (len(RUN_LENGTHS_BYTES) + 1) * RUN_IOS_CLASSES
 # Powers of two of the distance, in I/Os, to the earlier I/O at the same offset.
 REUSE_CLASSES = 21
 NO_OFFSET = ("flush",)
+CLOCK_KEYS = ("clock_resolution_ns", "times_step_ns")
 
 Counts = list[list[int]]  # pairs of a value and how often it occurs
 
@@ -67,7 +68,7 @@ class WorkloadModel:
 
     gaps_ns: for each class of gaps, equally likely values. states, transitions: [from, to, count] of a Markov chain,
     by position in states, that begins at states[first]; last_exits: the last transition out of each state, -1: none.
-    properties: values measured on the trace, by key of PROPERTIES.
+    properties: values measured on the trace, by key of PROPERTIES. clock: keys of its metadata about coarse times.
     """
 
     ios: int
@@ -80,6 +81,7 @@ class WorkloadModel:
     first: int
     ops: dict[str, OpModel]
     properties: dict[str, float]
+    clock: dict[str, int] = field(default_factory=dict)
 
     def has_latency(self) -> bool:
         return any(table for op in self.ops.values() for table in op.latencies_ns)

@@ -249,6 +249,22 @@ def test_one_of_several_devices_and_no_latencies(tmp_path):
     assert "no latencies" in notes[0]
 
 
+@pytest.mark.parametrize("clock", [{"clock_resolution_ns": 10**9}, {"clock_resolution_ns": 1, "times_step_ns": 10**9}])
+def test_coarse_times_stay_coarse(tmp_path, clock):
+    """Else a replay would repeat gaps that no one knows."""
+    trace = open_trace(new_trace(tmp_path / "t.parquet", {"devices": [{"name": "a"}], **clock},
+                                 submit_ns=np.repeat(np.arange(4) * 10**9, 50)))
+    model, notes = modeled_trace(trace)
+    assert "steps of 1.00 s" in notes[0]
+    (tmp_path / "m.toml").write_text(model_text(model))
+    write_generated(read_model(tmp_path / "m.toml"), tmp_path / "made.parquet", seed=1, ios=None)
+    made = open_trace(tmp_path / "made.parquet").metadata
+    assert {key: made[key] for key in clock} == clock
+    (tmp_path / "m.toml").write_text(model_text(model).replace("= 1000000000", "= 0"))
+    with pytest.raises(UsageError, match="clock_resolution_ns, times_step_ns has a value out of range"):
+        read_model(tmp_path / "m.toml")
+
+
 @pytest.mark.parametrize("change, message", [
     (("blkreel_model = 1", "blkreel_model = 9"), "version 9"), (("blkreel_model = 1", ""), "no key blkreel_model"),
     (("ios = ", "ios = -"), "ios has a value"), (("first = 0", "first = 999999"), "chain.first"),
