@@ -6,7 +6,7 @@ A column is named as in the header, or numbered from 1 in a file without one.
 """
 
 import csv
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -179,6 +179,7 @@ class ColumnMapping(SourceFormat):
                 if number:
                     raise UsageError(f"{source.path} has {number:,} {'line' if number == 1 else 'lines'} before its "
                                      "header", f"leave them out: --skip-lines {number}")
+                _refuse_twice(source, names.values(), titles)
                 return delimiter, len(titles), {name: titles.index(column) + 1 for name, column in names.items()}
         titles = max((_cells(lines[0], delimiter) for delimiter in _DELIMITERS), key=len)
         absent = next(column for column in names.values() if column not in titles)
@@ -219,6 +220,7 @@ class ColumnMapping(SourceFormat):
                 if field_.column not in names:
                     raise UsageError(f"{source.path} has no column {field_.column!r} for {name}",
                                      did_you_mean(field_.column, names, f"it has {', '.join(names)}"))
+            _refuse_twice(source, [field.column for field in self._fields.values()], names)
             row = 1
             for batch in file.iter_batches(_BATCH_ROWS, columns=[field.column for field in self._fields.values()]):
                 account.read(batch.num_rows)
@@ -270,6 +272,12 @@ class ColumnMapping(SourceFormat):
                      device=values.get("device"), tid=None if tid is None else _within(tid, np.int32),
                      process=values.get("process"), flags=mapped(values["op"], self._flags).astype(np.int32),
                      cpu=None if cpu is None else _within(cpu, np.int16))
+
+
+def _refuse_twice(source: SourceFile, wanted: Iterable[str], titles: list[str]) -> None:
+    """Raises UsageError if a wanted column has the name of another one."""
+    if twice := next((column for column in wanted if titles.count(column) > 1), None):
+        raise UsageError(f"{source.path} has several columns {twice!r}", "rename all but the one that is meant")
 
 
 def _cells(line: bytes, delimiter: bytes) -> list[str]:

@@ -123,6 +123,16 @@ def test_a_mapping_that_does_not_fit_is_refused(run, tmp_path, spec, message):
     assert [path.name for path in tmp_path.iterdir()] == ["recording"]
 
 
+@pytest.mark.parametrize("kind", ["comma", "parquet"])
+def test_a_name_of_two_columns_is_refused(run, kind):
+    names = [*FRAME.columns, "lba"]
+    with io.BytesIO() as file:
+        pq.write_table(pa.table([*(FRAME[name] for name in names)], names=names), file)
+        content = file.getvalue()
+    with pytest.raises(UsageError, match="has several columns 'lba'"):
+        run(content if kind == "parquet" else content_of(FRAME[names], kind), columns=SPEC)
+
+
 @pytest.mark.parametrize(("content", "message"), [
     (content_of(FRAME.assign(type="x"), "parquet"),
      "100.0% of 50 records.*the operation is unknown .first: .*row 1"),
