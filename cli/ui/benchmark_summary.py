@@ -83,14 +83,14 @@ def _draw(title: str, heads: list[_Head], texts: list[list[str]], numbers: list[
     """
     widths = [_min_width(heads[index], [row[index] for row in texts]) for index in range(len(heads))]
     if _width(widths) <= console.width or len(heads) < 3:
-        console.print(_table(title, heads, texts, numbers, widths))
+        console.print(_table(title, heads, texts, numbers, console.width))
         return
     if len(texts) <= _MAX_TRANSPOSED_ROWS:
         transposed = [[_heading(heads[index]).replace("\n", ", "), *(row[index] for row in texts)]
                       for index in range(1, len(heads))]
         unit = heads[0][1] and f" {heads[0][1]}"
         names = [(heads[0][0], ""), *((row[0] + unit, "") for row in texts)]
-        console.print(_table(title, names, transposed, [False] + [True] * len(texts)))
+        console.print(_table(title, names, transposed, [False] + [True] * len(texts), console.width))
         return
     begin = 1
     while begin < len(heads):
@@ -100,7 +100,7 @@ def _draw(title: str, heads: list[_Head], texts: list[list[str]], numbers: list[
         part = [0, *range(begin, end)]
         console.print(_table(title, [heads[index] for index in part],
                              [[row[index] for index in part] for row in texts], [numbers[index] for index in part],
-                             [widths[index] for index in part]))
+                             console.width))
         begin = end
 
 
@@ -109,7 +109,7 @@ def _min_width(head: _Head, cells: Sequence[str]) -> int:
 
 
 def _width(widths: Sequence[int]) -> int:
-    return sum(widths) + 3 * len(widths)  # with the space between columns and at both ends
+    return sum(widths) + 3 * len(widths) + 1  # with the space between columns and at both ends
 
 
 def _heading(head: _Head) -> str:
@@ -117,11 +117,16 @@ def _heading(head: _Head) -> str:
 
 
 def _table(title: str, heads: Sequence[_Head], texts: Sequence[Sequence[str]], numbers: Sequence[bool],
-           widths: Sequence[int] | None = None) -> Table:
+           console_width: int) -> Table:
+    """A table that rich crops nowhere: of a least width it would take back what it took from the widest column."""
     table = Table(title=escape(title), title_justify="left", box=box.SIMPLE_HEAD)
-    for index, (head, is_number) in enumerate(zip(heads, numbers, strict=True)):
+    widths = [_min_width(head, [row[index] for row in texts]) for index, head in enumerate(heads)]
+    full_widths = [max(width, *map(len, _heading(head).split("\n")))
+                   for width, head in zip(widths, heads, strict=True)]
+    is_fixed = _width(widths) <= console_width < _width(full_widths)
+    for width, head, is_number in zip(widths, heads, numbers, strict=True):
         table.add_column(escape(_heading(head)), justify="right" if is_number else "left", vertical="bottom",
-                         min_width=widths[index] if widths else None)
+                         width=width if is_fixed else None)
     for row in texts:
         table.add_row(*map(escape, row))
     return table

@@ -67,6 +67,19 @@ def test_no_figure_is_cut_off_however_narrow_the_terminal(sweep, width):
                 assert cell.value is None or cell.text in text
 
 
+@pytest.mark.parametrize("rows", [3, 9])
+@pytest.mark.parametrize("width", [60, 72, 80, 100])
+def test_no_figure_is_cut_off_beside_a_wide_first_column(sweep, width, rows):
+    columns = [{"key": "step", "title": "Step", "unit": ""},
+               *({"key": f"k{n}", "title": "Latency, maximum", "unit": ""} for n in range(5)),
+               {"key": "ios", "title": "I/Os", "unit": ""}]
+    row = {"step": "sequential write 512", **{f"k{n}": 1234567 for n in range(5)}, "ios": 19752}
+    document = {**results_of(sweep()), "tables": [{"title": "T", "columns": columns, "rows": [row] * rows}]}
+    text = printed(document, width)
+    assert max(map(len, text.splitlines())) <= width
+    assert text.count("19,752") == rows and text.count("1,234,567") == 5 * rows
+
+
 def test_units_go_down_a_column_and_reasons_stand_for_values():
     table = {"title": "T", "columns": [{"key": "took_ns", "title": "Took", "unit": "ns"},
                                        {"key": "block", "title": "Block", "unit": "bytes"},
