@@ -12,7 +12,7 @@ from blkreel.analysis.metrics.partials.boundary_state import Carry
 from blkreel.analysis.metrics.partials.bursts import DEFAULT_GAP_NS
 from blkreel.analysis.metrics.partials.partial import Partial, join
 from blkreel.analysis.metrics.partials.partial_file import dump, load
-from blkreel.common.errors import BlkreelError, TraceError
+from blkreel.common.errors import BlkreelError, TraceError, UsageError
 from blkreel.common.files.storage_url import Location, StorageUrl
 from blkreel.common.printable import printable_document
 from blkreel.traces.format.check import refuse_layers
@@ -101,6 +101,7 @@ def measure_fleet(paths: Iterable[str | Path | StorageUrl], *, gap_ns: int = DEF
     read_options = read_options or ReadOptions()
     dataset = expand(paths)
     traces = _open_all(dataset.locations, read_options)
+    _refuse_copies(traces)
     total = sum(trace.rows for trace in traces)
     exact = read_options.exact or total <= EXACT_ROWS if exact is None else exact
     plan = _Plan(gap_ns, exact, len(traces))
@@ -137,6 +138,15 @@ def _open_all(locations: list[Location], read_options: ReadOptions) -> list[_Tra
             else:
                 traces.append(trace)
     return traces
+
+
+def _refuse_copies(traces: Iterable[_Trace]) -> None:
+    """Raise UsageError if two of the traces are copies of one run: a copy is no repetition."""
+    runs: dict[str, _Trace] = {}
+    for trace in traces:
+        if "run" in trace.metadata and (first := runs.setdefault(trace.identity, trace)) is not trace:
+            raise UsageError(f"{trace.named} is a copy of {first.named}",
+                             "name each run once: one run is not two repetitions")
 
 
 def _open(numbered: tuple[int, Location]) -> _Trace | TraceError:

@@ -2,6 +2,7 @@
 
 import json
 import re
+import shutil
 from pathlib import Path
 
 import numpy as np
@@ -135,6 +136,12 @@ def test_different_traces_never_share_a_section(tmp_path, four_runs):
 def test_a_run_named_twice_is_refused(four_runs):
     with pytest.raises(UsageError, match="named twice"):
         present.compare([four_runs[0], four_runs[0] / "records.parquet"])
+
+
+def test_a_copy_of_a_run_is_no_repetition(tmp_path, four_runs):
+    copy = shutil.copytree(four_runs[0], tmp_path / "backup")
+    with pytest.raises(UsageError, match="backup is a copy of"):
+        present.compare([*four_runs, copy])
 
 
 def test_report_of_a_trace_names_threads_and_losses(tmp_path):
