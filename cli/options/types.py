@@ -4,7 +4,9 @@ Paths are declared with readable=False: click's own check would fail first, with
 fix it.
 """
 
+import functools
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -84,7 +86,36 @@ SIZE_BYTES = _Unit("size", parse_size_bytes)
 TIME_NS = _Unit("time", parse_time_ns)
 WORKLOAD_ONLY = "Only workload I/O: that of the captured command, process or control group."  # help
 
-force = click.option("--force", is_flag=True, help="Overwrite an existing output.")
+
+def force(function: CommandFunction) -> CommandFunction:
+    """--force. An output that an argument names is refused: nothing would be left of a recording or a run."""
+    @functools.wraps(function)
+    def checked(*arguments: Any, **values: Any) -> Any:
+        output = values.get("output")
+        if values["force"] and isinstance(output, Path) and output.is_file():
+            named = [parameter.name for parameter in click.get_current_context().command.params
+                     if isinstance(parameter, click.Argument) and parameter.name != "output"]
+            for value in (values.get(name or "") for name in named):
+                for path in value if isinstance(value, tuple) else (value,):
+                    if path is not None and _is_of(output, Path(str(path))):
+                        raise UsageError(f"{output} is an input of this command, and --force would destroy it",
+                                         "name another output")
+        return function(*arguments, **values)
+
+    return click.option("--force", is_flag=True, help="Overwrite an existing output.")(checked)
+
+
+def _is_of(output: Path, path: Path) -> bool:
+    """Whether the output is this file, or one that a run or a test in this directory consists of."""
+    from blkreel.traces.format.reader import RUN_RECORDS, TEST
+
+    with suppress(OSError, ValueError):  # no file, such as a word of the command that is captured
+        if path.is_dir():
+            return output.name in (RUN_RECORDS, TEST) and path.resolve() in output.resolve().parents
+        return output.samefile(path)
+    return False
+
+
 public = click.option("--public", is_flag=True,
                       help="Let other users read the output. Traces name programs and commands, unless anonymized.")
 no_live = click.option("--no-live", is_flag=True, help="Show progress in one line.")

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from click.testing import CliRunner
 from small_trace import new_trace
+from synthetic_runs import write_run
 from terminal import Terminal
 
 from blkreel.cli.command_table import all_commands, find_command
@@ -108,6 +109,30 @@ def test_no_output_is_stdout(blkreel, tmp_path):
     result = blkreel("report", "sample:app-start", "-o", "-", check=False, cwd=tmp_path)
     assert result.returncode == 2 and "-o -: no output goes to stdout" in result.stderr
     assert not list(tmp_path.glob("*"))
+
+
+@pytest.mark.parametrize("words", [
+    ("import", "r.csv", "--format", "msr", "-o", "./r.csv"), ("slice", "t.parquet", "-o", "link.parquet"),
+    ("export", "t.parquet", "--format", "iolog3", "-o", "t.parquet"), ("report", "run", "-o", "run/records.parquet"),
+    ("compare", "other", ".", "-o", "run/records.parquet")])
+def test_force_overwrites_no_input(blkreel, tmp_path, monkeypatch, words):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "r.csv").write_bytes(b"1,hm,0,Read,0,4096,10\n")
+    new_trace(tmp_path / "t.parquet", op=np.zeros(9, int))
+    (tmp_path / "link.parquet").hardlink_to(tmp_path / "t.parquet")
+    write_run(tmp_path / "run")
+    before = {path: path.read_bytes() for path in tmp_path.rglob("*.*")}
+    result = blkreel(*words, "--force", check=False)
+    assert result.returncode == 2 and "is an input of this command" in result.stderr
+    assert {path: path.read_bytes() for path in tmp_path.rglob("*.*")} == before
+
+
+def test_force_overwrites_what_lies_beside_an_input(blkreel, tmp_path):
+    write_run(tmp_path / "run")
+    for output, verb in (("page.html", "report"), ("part.parquet", "slice")):
+        (tmp_path / "run" / output).write_bytes(b"old")
+        blkreel(verb, tmp_path / "run", "-o", tmp_path / "run" / output, "--force")
+        assert (tmp_path / "run" / output).stat().st_size > 3
 
 
 def test_the_list_of_benchmarks_fits_its_terminal(blkreel):
