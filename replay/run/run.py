@@ -13,7 +13,7 @@ import numpy as np
 from blkreel.common.emulated import FittedFacts, fitted_facts_of
 from blkreel.common.errors import BlkreelError
 from blkreel.common.files.json_file import write_json
-from blkreel.common.files.safe_files import unlink
+from blkreel.common.files.safe_files import remove_directory, unlink
 from blkreel.common.limits import limit_reached
 from blkreel.common.progress import Progress, ProgressTask
 from blkreel.common.units import format_count, format_ns
@@ -58,7 +58,7 @@ from blkreel.traces.spool.spool import Spool
 
 from .account import RunAccount, baseline_account
 from .compute_curve import compute_curve
-from .directory import LATENCY_LOG, RunDirectory
+from .directory import BASELINE, LATENCY_LOG, LAYOUT, RunDirectory
 from .drive import RunDrive
 from .environment import environment, uses_page_cache
 from .records import IoChecksum, PrefixChecksum, RunRecords, foreground_of
@@ -215,6 +215,8 @@ class _Run:
             self._phases = other_phases(self._beside, states, self.options.seed, self.options.payload,
                                         self.replay.progress, self.options.engine, foreground_of)
         account = self._with_latency_log(self.account(partial))
+        if account["baseline"] is None:
+            remove_directory(self.output.path / BASELINE, LAYOUT)  # of a run that this one replaces
         try:
             self._spool.finish({**self._metadata(), "run": account})
         except BlkreelError as error:

@@ -324,6 +324,9 @@ def test_force_replaces_a_run_with_its_baseline(blkreel, trace, tmp_path):
     refused = blkreel(*words, check=False)
     assert refused.returncode == 1 and "exists" in refused.stderr
     assert blkreel(*words, "--force", check=False).returncode == 0
+    assert (tmp_path / "run" / "baseline").is_dir()
+    assert blkreel(*words[:-1], "--force", check=False).returncode == 0
+    assert not (tmp_path / "run" / "baseline").exists(), "the baseline of the run that was replaced"
 
 
 def test_an_interrupted_baseline_leaves_nothing(chain, tmp_path):
