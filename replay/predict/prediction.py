@@ -38,7 +38,8 @@ _UNUSED_QUEUE = QueueModel((1.0,) * 5, (0.0, 0.0), 1)  # completions are given
 
 @dataclass(frozen=True)
 class Prediction:
-    """load_time_ns: at dependent pace, None without known dependencies. read_p99_ns: None without reads.
+    """load_time_ns: at dependent pace, None without known dependencies. read_p99_ns: None without reads, and
+    of few reads the latency of single ones.
 
     added_by_drive_ns: the load time without that on a drive without latency. pace: of the simulated replay. limits:
     what the trace does not tell about this drive, as in the verdict on a run.
@@ -48,6 +49,7 @@ class Prediction:
     load_time_ns: int | None
     added_by_drive_ns: int | None
     read_p99_ns: int | None
+    reads: int
     limits: tuple[str, ...] = ()
 
 
@@ -136,7 +138,7 @@ def predict(trace: Trace, drive: SimulatedDrive, device: int | None, progress: P
                           "idle": plan.idle_account()}})
     return Prediction(plan.pace.name, span.load_time_ns if dependent else None,
                       span.load_time_ns - least["load_time_ns"] if least else None,
-                      metrics.percentile_ns(READ, *_P99) if metrics.count(READ) else None,
+                      metrics.percentile_ns(READ, *_P99) if metrics.count(READ) else None, metrics.count(READ),
                       tuple(limit["text"] for limit in of_dependencies(run)))
 
 

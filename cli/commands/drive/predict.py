@@ -8,6 +8,7 @@ import click
 
 from blkreel.analysis.metrics.definitions.metric import Metric
 from blkreel.analysis.metrics.definitions.registry import METRICS
+from blkreel.analysis.metrics.partials.distributions import PERCENTILES, enough
 from blkreel.cli.options import completion
 from blkreel.cli.options.types import as_json
 from blkreel.cli.ui.progress import progress
@@ -86,8 +87,8 @@ class _Row:
                 "held_out": self.facts.get("held_out"), **errors}
 
     def values(self) -> list[tuple[Metric, int | None]]:
-        return list(zip((*CHECKED, ADDED), (self.of.load_time_ns, self.of.read_p99_ns, self.of.added_by_drive_ns),
-                        strict=True))
+        p99_ns = self.of.read_p99_ns if enough(self.of.reads, PERCENTILES["p99"]) else None
+        return list(zip((*CHECKED, ADDED), (self.of.load_time_ns, p99_ns, self.of.added_by_drive_ns), strict=True))
 
     def error(self, metric: Metric) -> str:
         """`4.1 %`; in brackets if the drive was fitted to the same traces."""
@@ -116,5 +117,7 @@ def _show(rows: list[_Row]) -> None:
         notice(text if len(limited) == len(rows) else f"{', '.join(limited)}: {text}")
     if all(row.of.load_time_ns is None for row in rows):
         notice("no load time: the trace does not tell what its I/Os waited for")
+    if few := [row.of.reads for row in rows if row.of.reads > 0 and row.values()[1][1] is None]:
+        notice(f"no read p99: n too small (n={few[0]:,})")
     if any(row.facts.get("held_out") is False for row in rows):
         notice("errors in brackets: of the traces that the drive was fitted to, so those of others are larger")

@@ -212,7 +212,7 @@ def test_a_trace_of_a_source_that_lacks_something(tmp_path, blkreel, lacks, reso
     """Without completions there are times to replay at; with clock steps there are none. Neither has a --pace."""
     new_trace(tmp_path / "t.parquet", {"source_format": "volumes", "clock_resolution_ns": resolution_ns,
               "source_lacks": [*lacks, "dependencies"], "devices": [{"name": "v", "path": "v"}]},
-              submit_ns=np.arange(50) * 10**6, latency_ns=-1 if lacks else 5000)
+              submit_ns=np.arange(1000) * 10**6, latency_ns=-1 if lacks else 5000)
     (tmp_path / "d.toml").write_text('size = "1GiB"\nread_latency = "100us"\n')
     result = blkreel("predict", tmp_path / "t.parquet", tmp_path / "d.toml", check=False)
     assert "--pace" not in result.stderr
@@ -220,6 +220,18 @@ def test_a_trace_of_a_source_that_lacks_something(tmp_path, blkreel, lacks, reso
         assert result.returncode == 0 and "no load time: " in result.stderr and " 101 " in result.stdout
     else:
         assert result.returncode == 2 and "its submit times have a resolution of 1.00 s, too coarse" in result.stderr
+
+
+def test_few_reads_have_no_p99(tmp_path, blkreel):
+    """As in a report: it would be the latency of single ones."""
+    (tmp_path / "d.toml").write_text('size = "1GiB"\nread_latency = "100us"\n')
+    for reads in (999, 1000):
+        new_trace(tmp_path / "t.parquet", submit_ns=np.arange(reads) * 10**6, op=np.zeros(reads, int))
+        words = ("predict", tmp_path / "t.parquet", tmp_path / "d.toml")
+        shown, document = blkreel(*words), json.loads(blkreel(*words, "--json").stdout)
+        is_shown = reads == 1000
+        assert ("p99" in shown.stdout) == is_shown == bool(document["predictions"][0]["read_p99_ns"])
+        assert ("no read p99: n too small (n=999)" in shown.stderr) == (not is_shown)
 
 
 def test_beside_write():
