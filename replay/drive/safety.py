@@ -7,7 +7,7 @@ safe.
 import errno
 import os
 import shlex
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
 
@@ -104,6 +104,14 @@ def check_all(targets: list[tuple[Target, bool]], *, destroy: Sequence[str], arg
     return warnings
 
 
+def forecast(checked: Callable[[], list[str]]) -> list[str]:
+    """Of a dry run, which writes nothing: the warnings of a check, or its refusal as one."""
+    try:
+        return checked()
+    except BlkreelError as error:
+        return [f"without --dry-run this is refused: {error}"]
+
+
 def check_distinct(targets: dict[int, Target]) -> None:
     """Raise UsageError if two devices of a trace are mapped to one drive: each would disturb the other."""
     by_identity: dict[Identity | str, Target] = {}
@@ -139,9 +147,11 @@ def confirmation(drive: Drive) -> str:
 
 
 def confirmed_command(argv: list[str], *words: str) -> str:
-    """The command line with the required `--destroy`."""
+    """The command line with the required `--destroy`, and not a dry run."""
     arguments, skip = [], False
     for word in argv:
+        if word == "--dry-run":
+            continue
         if skip or word.startswith("--destroy"):
             skip = word == "--destroy"
             continue

@@ -1,5 +1,6 @@
 """`blkreel precondition`: put a drive into a known state."""
 
+import functools
 import re
 import sys
 from dataclasses import asdict
@@ -87,10 +88,12 @@ def command(device: str, name: str, destroy: str | None, erase: str | None, span
                               Payload(compressible, duplicates), erase=erase or "discard", restart=restart,
                               notify=notice)
     preparation.check()
+    check = functools.partial(safety.check, target, writes=True, destroy=destroy, argv=["blkreel", *sys.argv[1:]])
     if dry_run:
+        warn(safety.forecast(check))
         _show_steps(target, state, preparation.erase, as_json)
         return
-    warn(safety.check(target, writes=True, destroy=destroy, argv=["blkreel", *sys.argv[1:]]))
+    warn(check())
     prepared = preparation.run()
     if as_json:
         print_json({"version": 1, "device": str(target.path), "state": asdict(prepared)})

@@ -193,6 +193,7 @@ def command(trace: str, targets: tuple[str, ...], output: str | None, paces: tup
         warn(filter(None, [shortage(output, runs, COMPRESSED_RUN_SCHEMA)]))
     if dry_run:
         warn(issued_without(plans[0], passthrough=passthrough))
+        warn(safety.forecast(lambda: _check_drives(plans[0], destroy)))
         show_plan(plans[0], as_json)
         return 0
     assert output is not None
@@ -205,6 +206,11 @@ def command(trace: str, targets: tuple[str, ...], output: str | None, paces: tup
         return session.replay_once(plans, RunDirectory(output, force), force)
     with repetitions.locked():
         return session.repeat(plans, make_plans, repetitions)
+
+
+def _check_drives(plan: Plan, destroy: Sequence[str]) -> list[str]:
+    return safety.check_all([(drive.target, drive.writes) for drive in plan.drives], destroy=destroy,
+                            argv=["blkreel", *sys.argv[1:]])
 
 
 _Plans = tuple[Plan, TracePlan | None]  # of a run, and of its baseline
@@ -222,8 +228,7 @@ class _Session:
 
     def check(self, plan: Plan) -> None:
         """Check the drives, last before the first write."""
-        warn(safety.check_all([(drive.target, drive.writes) for drive in plan.drives], destroy=self.destroy,
-                              argv=["blkreel", *sys.argv[1:]]))
+        warn(_check_drives(plan, self.destroy))
         start_fresh(plan.targets)
 
     def describe(self, plan: Plan) -> None:

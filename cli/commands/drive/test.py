@@ -1,5 +1,6 @@
 """`blkreel test`: run a published benchmark on a drive."""
 
+import functools
 import shlex
 import sys
 from collections.abc import Mapping
@@ -120,11 +121,13 @@ def command(name: str | None, listed: bool, explained: bool, device: str | None,
         check_states(steps, target, erase, progress)
         check_traces(steps, target)
         warn(filter(None, [space_warning(output, steps) if output else None]))
+        check = functools.partial(safety.check, target, writes=True, destroy=destroy, argv=["blkreel", *sys.argv[1:]])
         if dry_run:
+            warn(safety.forecast(check))
             show_steps(recipe, values, steps, target, scale, as_json)
             return 0
         assert output is not None
-        warn(safety.check(target, writes=True, destroy=destroy, argv=["blkreel", *sys.argv[1:]]))
+        warn(check())
         start_fresh([target])
         header = _header(recipe, overrides, values, target, quick=quick, scale=scale, seed=seed, label=label,
                      payload=Payload(compressible, duplicates), erase=erase, telemetry=telemetry)

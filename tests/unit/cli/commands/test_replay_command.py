@@ -248,6 +248,19 @@ def test_after_ctrl_c_the_interrupted_repetition_is_replayed_again(blkreel, imag
     assert all(account(runs / name)["partial"] is None for name in "12")
 
 
+@pytest.mark.parametrize("words", [("replay", "TRACE", "--on"), ("precondition", "--state", "full"),
+                                   ("test", "qd1", "--quick", "--fit", "--on")], ids=lambda words: words[0])
+def test_a_dry_run_says_what_would_be_refused(blkreel, trace, tmp_path, words):
+    (tmp_path / "photos.img").write_bytes(b"precious" * (8 << 20))
+    drive = [str(tmp_path / "photos.img")]
+    command = [str(trace) if word == "TRACE" else word for word in words]
+    result = blkreel(*command[:1], *(drive if command[0] == "precondition" else []), *command[1:],
+                     *(drive if command[0] != "precondition" else []), "--dry-run")
+    said = " ".join(result.stderr.split())
+    assert "without --dry-run this is refused" in said and "has data, and this overwrites it" in said
+    assert "--dry-run" not in said.partition("to confirm: ")[2] and "--destroy" in said
+
+
 def test_until_valid_is_bounded(repeated, tmp_path):
     """Without the prefill a drive is read that holds nothing: no run is valid."""
     runs, words = tmp_path / "runs", ("--repeat", "2", "--until-valid", "--no-prefill")
