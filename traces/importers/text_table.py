@@ -73,11 +73,11 @@ class Rows:
 class TextTable:
     """The layout of a text table.
 
-    delimiter: a single byte, or None for runs of blanks. extra_fields: whether lines may have more fields, at most
-    most_fields unless that is 0. quoted: whether fields may be in double quotes, which end on their line. is_header:
-    whether a line is a header, which may be the first line only. skip_lines: lines before it that are no records. note:
-    the reason to ignore a line that is no record, "" to skip it uncounted, None to reject it; called with line number
-    and line, for invalid lines only.
+    delimiter: a single byte, or None for runs of blanks. extra_fields: whether lines may have more fields; most_fields:
+    of those that are not empty, 0 for any number. quoted: whether fields may be in double quotes, which end on their
+    line. is_header: whether a line is a header, which may be the first line only. skip_lines: lines before it that are
+    no records. note: the reason to ignore a line that is no record, "" to skip it uncounted, None to reject it; called
+    with line number and line, for invalid lines only.
     has_zones, has_decimal_commas: whether the lines read so far have such times or numbers.
     """
 
@@ -193,10 +193,15 @@ class TextTable:
             of_width.setdefault(self._width(lines[index]), []).append(index)
         tables = [pa.table({name: pa.array([], pa.binary()) for name, _ in self._wanted})]
         indexes = [np.empty(0, np.int64)]
-        for width, same in of_width.items():
-            if width < len(self.columns) or width > len(self.columns) and (
-                    not self.extra_fields or 0 < self.most_fields < width):
-                faults |= dict.fromkeys(same, f"not {self.most_fields or len(self.columns)} fields")
+        for width, all_same in of_width.items():
+            same = all_same
+            if width < len(self.columns) or width > len(self.columns) and not self.extra_fields:
+                same = []
+            elif 0 < self.most_fields < width:
+                same = [index for index in same if self._ends_empty(lines[index], width - self.most_fields)]
+            faults |= dict.fromkeys(set(all_same).difference(same),
+                                    f"not {self.most_fields or len(self.columns)} fields")
+            if not same:
                 continue
             tables += self._texts([lines[index] for index in same], width)
             indexes.append(np.array(same, np.int64))
@@ -205,6 +210,9 @@ class TextTable:
             sorted_ = np.argsort(order)
             cells, order = cells.take(pa.array(sorted_)), order[sorted_]
         return {column.name: _one_chunk(cells[name]) for name, column in self._wanted}, order
+
+    def _ends_empty(self, line: bytes, fields: int) -> bool:
+        return not b"".join(line.rsplit(self._separator, fields)[1:]).strip()
 
     def _width(self, line: bytes) -> int:
         """The number of fields."""

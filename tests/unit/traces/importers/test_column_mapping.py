@@ -84,6 +84,8 @@ def test_a_line_with_more_fields_than_titles_is_rejected(run, records):
         run("t,o,b,n,l,x\n" + "1,R,8,512,7,0\n" * 200 + "1,R,8,512,0,5,1\n" * 200, columns=COLUMNS)
     rows, _ = run("t,o,b,n,l,x\n" + "1,R,8,512,7,0\n" * 200 + "1,R,8,512,9\n" * 200, columns=COLUMNS)
     assert rows.latency_ns.tolist() == [7000] * 200 + [9000] * 200
+    rows, _ = run("t,o,b,n,l\n" + "1,R,8,512,7, ,\n" * 200 + "1,R,8,512,9\n", columns=COLUMNS)
+    assert rows.latency_ns.tolist() == [7000] * 200 + [9000], "empty ones are a habit of some programs"
 
 
 def parquet_of(**columns):
