@@ -91,8 +91,8 @@ def force(function: CommandFunction) -> CommandFunction:
     """--force. An output that an argument names is refused: nothing would be left of a recording or a run."""
     @functools.wraps(function)
     def checked(*arguments: Any, **values: Any) -> Any:
-        output = values.get("output")
-        if values["force"] and isinstance(output, Path) and output.is_file():
+        output = Path(values.get("output") or "")
+        if values["force"] and values.get("output") and output.exists():
             named = [parameter.name for parameter in click.get_current_context().command.params
                      if isinstance(parameter, click.Argument) and parameter.name != "output"]
             for value in (values.get(name or "") for name in named):
@@ -106,13 +106,14 @@ def force(function: CommandFunction) -> CommandFunction:
 
 
 def _is_of(output: Path, path: Path) -> bool:
-    """Whether the output is this file, or one that a run or a test in this directory consists of."""
+    """Whether the output is this file or run, or one is a file of the run or the test that the other one is."""
     from blkreel.traces.format.reader import RUN_RECORDS, TEST
 
     with suppress(OSError, ValueError):  # no file, such as a word of the command that is captured
-        if path.is_dir():
-            return output.name in (RUN_RECORDS, TEST) and path.resolve() in output.resolve().parents
-        return output.samefile(path)
+        pairs = ((output, path), (path, output))
+        return output.samefile(path) or any(
+            part.name in (RUN_RECORDS, TEST) and part.is_file() and whole.resolve() in part.resolve().parents
+            for part, whole in pairs)
     return False
 
 

@@ -114,7 +114,9 @@ def test_no_output_is_stdout(blkreel, tmp_path):
 @pytest.mark.parametrize("words", [
     ("import", "r.csv", "--format", "msr", "-o", "./r.csv"), ("slice", "t.parquet", "-o", "link.parquet"),
     ("export", "t.parquet", "--format", "iolog3", "-o", "t.parquet"), ("report", "run", "-o", "run/records.parquet"),
-    ("compare", "other", ".", "-o", "run/records.parquet")])
+    ("compare", "other", ".", "-o", "run/records.parquet"),
+    ("replay", "run", "--on", "nil:64GiB,clock=virtual", "-o", "run"),
+    ("replay", "run/records.parquet", "--on", "nil:64GiB,clock=virtual", "-o", "run")])
 def test_force_overwrites_no_input(blkreel, tmp_path, monkeypatch, words):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "r.csv").write_bytes(b"1,hm,0,Read,0,4096,10\n")
