@@ -88,18 +88,18 @@ WORKLOAD_ONLY = "Only workload I/O: that of the captured command, process or con
 
 
 def force(function: CommandFunction) -> CommandFunction:
-    """--force. An output that an argument names is refused: nothing would be left of a recording or a run."""
+    """--force. An output that an argument or --background names is refused: nothing would be left of a recording."""
     @functools.wraps(function)
     def checked(*arguments: Any, **values: Any) -> Any:
         output = Path(values.get("output") or "")
         if values["force"] and values.get("output") and output.exists():
-            named = [parameter.name for parameter in click.get_current_context().command.params
+            named = [values.get(parameter.name or "") for parameter in click.get_current_context().command.params
                      if isinstance(parameter, click.Argument) and parameter.name != "output"]
-            for value in (values.get(name or "") for name in named):
-                for path in value if isinstance(value, tuple) else (value,):
-                    if path is not None and _is_of(output, Path(str(path))):
-                        raise UsageError(f"{output} is an input of this command, and --force would destroy it",
-                                         "name another output")
+            inputs = [path for value in named for path in (value if isinstance(value, tuple) else (value,))]
+            inputs += [text.partition(",")[0] for text in values.get("backgrounds") or ()]
+            if any(path is not None and _is_of(output, Path(str(path))) for path in inputs):
+                raise UsageError(f"{output} is an input of this command, and --force would destroy it",
+                                 "name another output")
         return function(*arguments, **values)
 
     return click.option("--force", is_flag=True, help="Overwrite an existing output.")(checked)

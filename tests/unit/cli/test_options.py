@@ -116,7 +116,8 @@ def test_no_output_is_stdout(blkreel, tmp_path):
     ("export", "t.parquet", "--format", "iolog3", "-o", "t.parquet"), ("report", "run", "-o", "run/records.parquet"),
     ("compare", "other", ".", "-o", "run/records.parquet"),
     ("replay", "run", "--on", "nil:64GiB,clock=virtual", "-o", "run"),
-    ("replay", "run/records.parquet", "--on", "nil:64GiB,clock=virtual", "-o", "run")])
+    ("replay", "run/records.parquet", "--on", "nil:64GiB,clock=virtual", "-o", "run"),
+    ("replay", "t.parquet", "--on", "nil:64GiB,clock=virtual", "-o", "run", "--background", "run,rate=1Gbit")])
 def test_force_overwrites_no_input(blkreel, tmp_path, monkeypatch, words):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "r.csv").write_bytes(b"1,hm,0,Read,0,4096,10\n")
