@@ -10,6 +10,7 @@ import subprocess
 import sys
 import time
 import zlib
+from itertools import count
 from pathlib import Path
 
 SAMPLES = Path(__file__).resolve().parents[2] / "samples"
@@ -35,19 +36,20 @@ def size_bytes(programs):
     return sum(SIZES[name] for name in {DATA[program] for program in programs})
 
 
-def fill(directory, programs):
-    """Write the data of the programs."""
+def fill(directory, programs, divisor=1):
+    """Write the data of the programs, or a part of it: all have one size, but for the game's."""
     names = {DATA[program] for program in programs}
     if "file" in names:
-        write_random(directory / "data", DATA_MIB)
+        write_random(directory / "data", DATA_MIB // divisor)
     if "small" in names:
-        for number in range(SMALL_FILES):
+        for number in range(SMALL_FILES // divisor):
             path = directory / f"small/{number % 50}/{number}"
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_bytes(os.urandom(SMALL_BYTES))
     if "table" in names:
         (directory / "orders").mkdir()
-        subprocess.run([sys.executable, SAMPLES / "parquet/generate.py", directory / "orders", str(SCAN_ROWS)],
+        subprocess.run([sys.executable, SAMPLES / "parquet/generate.py", directory / "orders",
+                        str(SCAN_ROWS // divisor)],
                        check=True)
     if "game" in names:
         subprocess.run(["cp", "-a", directory.parent / GAME_DATA, directory / GAME_DATA], check=True)
@@ -55,7 +57,7 @@ def fill(directory, programs):
         database = directory / "database"
         database.mkdir()
         shutil.chown(database, "postgres", "postgres")
-        postgresql("create", database, DATABASE_SCALE)
+        postgresql("create", database, DATABASE_SCALE // divisor)
 
 
 def install_game(directory):
@@ -127,14 +129,18 @@ def read_direct(directory):
     memory.write(bytes(1 << 20))
     block = memoryview(memory)[:1 << 20]
     start = 0
-    while count := os.preadv(file, [block], start):
+    while read_bytes := os.preadv(file, [block], start):
         zlib.crc32(block)
-        start += count
+        start += read_bytes
 
 
 def read_small(directory):
-    for number in range(SMALL_FILES):
-        with open(directory / f"small/{number % 50}/{number}", "rb") as file:
+    for number in count():
+        try:
+            file = open(directory / f"small/{number % 50}/{number}", "rb")  # noqa: SIM115
+        except FileNotFoundError:
+            return
+        with file:
             while block := file.read(4096):
                 for _ in range(4):
                     zlib.crc32(block)

@@ -27,28 +27,12 @@ from measurements.contention.programs import PROGRAMS, fill, install_game, size_
 from measurements.lab import SERVER_FIRST, as_a_program, machine, need, read_figures, warm_memory
 
 BLKREEL = Path(sys.executable).with_name("blkreel")
-RUN_PROGRAM = Path(__file__).with_name("programs.py")
+RUN_PROGRAM, WRITER = (Path(__file__).with_name(name) for name in ("programs.py", "writer.py"))
 # A cache that is filled and folded depends on all that was written before, so that program and replay differ in it.
 DRIVES = ("sata-tlc", "sata-qlc,cache=0", "emmc", "usb,cache=0")
 SPARE_BYTES, WRITTEN_MIB, LEAD_S = 512 << 20, 1024, 4
 WARNED = 3  # exit code of blkreel: done, and not exact or not complete
 START_S = 0.25  # of a program, before its clock
-
-WRITER = """
-import mmap, os, sys, time
-path, rate = sys.argv[1], float(sys.argv[2])
-file, memory = os.open(path, os.O_WRONLY | os.O_DIRECT), mmap.mmap(-1, 2 << 20, mmap.MAP_PRIVATE)
-memory.madvise(mmap.MADV_HUGEPAGE)  # the kernel would split a write from many small pages
-memory.write(os.urandom(1 << 20))
-block = memoryview(memory)[:1 << 20]
-size, at, count, began = os.fstat(file).st_size, 0, 0, time.monotonic()
-while True:
-    time.sleep(max(0, began + count * (1 << 20) / rate - time.monotonic()))
-    os.pwritev(file, [block], at)
-    at, count = (at + (1 << 20)) % size, count + 1
-    sys.stdout.write(f"{count}\\n")
-    sys.stdout.flush()
-"""
 
 
 def parse():
@@ -180,7 +164,7 @@ def measure(command, mount, device, options, beside):
     if not beside:
         return result
     remount(mount, device)
-    writer = subprocess.Popen([sys.executable, "-c", WRITER, mount / "written", str(rate_bytes_s(options.rate))],
+    writer = subprocess.Popen([sys.executable, WRITER, mount / "written", str(rate_bytes_s(options.rate))],
                               stdout=subprocess.PIPE, bufsize=0)
     time.sleep(LEAD_S)
     os.set_blocking(writer.stdout.fileno(), False)

@@ -1,4 +1,4 @@
-"""The pairs of drives of the laboratory: null_blk, which completes each I/O by a timer of the guest."""
+"""The pairs of drives of the laboratory: null_blk, which completes each I/O by a timer of the guest, or emulated."""
 
 from dataclasses import dataclass
 
@@ -9,6 +9,7 @@ class NullDrive:
 
     latency_ns: int
     bandwidth_mb_per_s: int = 0
+    is_emulated = False
 
     @property
     def name(self) -> str:
@@ -20,9 +21,9 @@ class NullDrive:
         return self.name.replace("/", " per ")
 
     def attributes(self, size_bytes: int) -> dict[str, int]:
-        """Of null_blk: data in memory, completions by a timer (irqmode 2)."""
+        """Of null_blk: data in memory, completions by a timer (irqmode 2), requests of up to 1 MiB as the emulated."""
         return {"size": -(-size_bytes >> 20), "memory_backed": 1, "irqmode": 2, "completion_nsec": self.latency_ns,
-                "mbps": self.bandwidth_mb_per_s}
+                "mbps": self.bandwidth_mb_per_s, "max_sectors": 2048}
 
     def description(self, size_bytes: int) -> str:
         """Of the same as a simulated drive."""
@@ -33,15 +34,37 @@ class NullDrive:
 
 
 @dataclass(frozen=True)
+class EmulatedDrive:
+    """A simulated drive behind ublk, in the guest's time."""
+
+    name: str
+    is_emulated = True
+
+    @property
+    def file_name(self) -> str:
+        return self.name
+
+    def description(self, _size_bytes: int = 0) -> str:
+        return f"nil:{self.name}"
+
+
+Drive = NullDrive | EmulatedDrive
+
+
+@dataclass(frozen=True)
 class DrivePair:
-    fast: NullDrive
-    slow: NullDrive
+    fast: Drive
+    slow: Drive
 
     @property
     def name(self) -> str:
         return f"{self.fast.name}, {self.slow.name}"
 
-    def directions(self) -> list[tuple[str, NullDrive, NullDrive]]:
+    @property
+    def is_emulated(self) -> bool:
+        return self.slow.is_emulated
+
+    def directions(self) -> list[tuple[str, Drive, Drive]]:
         """(name, captured drive, replayed drive)."""
         return [("to fast", self.slow, self.fast), ("to slow", self.fast, self.slow)]
 
@@ -51,4 +74,7 @@ PAIRS = {
     "8ms": DrivePair(NullDrive(100_000), NullDrive(8_000_000)),
     "60MB/s": DrivePair(NullDrive(100_000), NullDrive(100_000, 60)),
     "20us": DrivePair(NullDrive(20_000), NullDrive(100_000)),
+    # Without a write cache, which depends on all that was written before.
+    **{name.partition(",")[0]: DrivePair(NullDrive(100_000), EmulatedDrive(name))
+       for name in ("sata-tlc", "sata-qlc,cache=0", "emmc", "usb,cache=0")},
 }

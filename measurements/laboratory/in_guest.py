@@ -14,7 +14,8 @@ import shlex
 import shutil
 import subprocess
 import sys
-from contextlib import contextmanager
+import time
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 
 import numpy as np
@@ -23,28 +24,35 @@ CHECKOUT = Path(__file__).resolve().parents[2]
 sys.path[:0] = [str(CHECKOUT), str(CHECKOUT / "tests/support/services")]
 
 from blkreel.traces.format.reader import open_trace  # noqa: E402
-from measurements.lab import read_figures  # noqa: E402
+from blkreel.traces.format.schema import FLAGS  # noqa: E402
+from measurements.contention import writer  # noqa: E402
+from measurements.lab import SERVER_FIRST, read_figures  # noqa: E402
 from measurements.laboratory.drive_pairs import PAIRS, NullDrive  # noqa: E402
 from measurements.laboratory.images import DATA  # noqa: E402
+from measurements.laboratory.programs import PROGRAMS  # noqa: E402
 from measurements.replay.dependent import own_rows  # noqa: E402
-from measurements.replay.dependent_programs import PROGRAMS  # noqa: E402
-from measurements.replay.drive_pair import mounted  # noqa: E402
+from measurements.replay.drive_pair import emulated, mounted  # noqa: E402
 from tests.vm.guest.drives import make_null_drive  # noqa: E402
 from tests.vm.guest.forked import Forked, load_command  # noqa: E402
 
 WORK = Path("/run/tmp/laboratory")
 BLOCK_BYTES = 4096
+WRITTEN_BYTES = 64 << 20  # behind the file system and the marks, for the writes beside
+LEAD_S = 4
 
 
 def main():
     job = json.loads(sys.argv[1])
     WORK.mkdir()
-    # Whether a program gets huge pages would depend on the programs and captures before it.
-    Path("/sys/kernel/mm/transparent_hugepage/enabled").write_text("never")
+    # Whether a program gets huge pages would depend on the programs and captures before it. What asks for them are
+    # the writes beside, of which the kernel would else make several.
+    Path("/sys/kernel/mm/transparent_hugepage/enabled").write_text("madvise")
+    if not CHECKOUT.is_relative_to("/tmp"):  # else the database programs fail, whose sockets are there
+        subprocess.run(["mount", "-t", "tmpfs", "-o", "mode=1777", "tmpfs", "/tmp"], check=True)
     step("import the command")
     load_command()
     by_name = {program.name: program for program in PROGRAMS}
-    laboratory = Laboratory([by_name[name] for name in job["programs"]])
+    laboratory = Laboratory([by_name[name] for name in job["programs"]], job["beside_bytes_s"])
     laboratory.warm_up()
     for result in laboratory.results([PAIRS[name] for name in job["pairs"]], job["replays"]):
         print(json.dumps(result), flush=True)
@@ -53,14 +61,18 @@ def main():
 
 
 class Laboratory:
-    """Programs whose files lie on the second image, and drives with a copy of it."""
+    """Programs whose files lie on the second image, and drives with a copy of it.
 
-    def __init__(self, programs):
-        self.programs = programs
+    beside_bytes_s: rate of the writes beside which each program and each replay run a second time, or 0 for none.
+    """
+
+    def __init__(self, programs, beside_bytes_s):
+        self.programs, self.beside_bytes_s = programs, beside_bytes_s
         disks = sorted(Path("/sys/block").glob("pmem*"),
                        key=lambda disk: int((disk / "device/resource").read_text(), 16))
         self.contents = Path("/dev", disks[1].name)
         self.size_bytes = int((disks[1] / "size").read_text()) * 512
+        self.drive_bytes = self.size_bytes + (WRITTEN_BYTES if beside_bytes_s else 0)
 
     def warm_up(self):
         """What a program, a capture or a replay reads from the host is then in memory."""
@@ -75,43 +87,65 @@ class Laboratory:
             self.replay(trace, path, WORK / "warm-up", "dependent")
 
     def results(self, pairs, replays):
-        """Yields a dictionary for each replay and program."""
+        """Yields a dictionary for each replay and program, alone and beside writes."""
         for pair in pairs:
             for direction, source, target in pair.directions():
-                captured, actual = (self.figures(self.trace(drive)) for drive in (source, target))
-                with self.drive(target) as path:
-                    for name in replays:
-                        run = WORK / f"{name}, {source.file_name} to {target.file_name}"
-                        try:
-                            on = target.description(self.size_bytes) if name == "simulated" else path
-                            predicted = getattr(self, f"replay_{name}")(self.trace(source), on, run)
-                        except (RuntimeError, IndexError) as error:  # IndexError: a mark was not replayed
-                            step(f"failed: {name}, {pair.name}, {direction}: {error}")
-                            continue
-                        for number, program in enumerate(self.programs):
-                            yield {"program": program.name, "pair": pair.name, "direction": direction, "replay": name,
-                                   "captured": captured[number], "actual": actual[number],
-                                   "predicted": predicted[number],
-                                   "program_failed": (WORK / f"failed-{number}").exists()}
+                # null_blk lets no I/O wait for another.
+                has_contention = self.beside_bytes_s and target.is_emulated
+                for beside in (False, True) if has_contention else (False,):
+                    captured, actual = self.figures(self.trace(source)), self.figures(self.trace(target, beside))
+                    with self.drive(target) as path:
+                        for name in replays:
+                            run = WORK / f"{name}, {source.file_name} to {target.file_name}{', beside' * beside}"
+                            on = target.description(self.drive_bytes) if name == "simulated" else path
+                            try:
+                                predicted = getattr(self, f"replay_{name}")(self.trace(source), on, run, beside)
+                            except (RuntimeError, IndexError) as error:  # IndexError: a mark was not replayed
+                                step(f"failed: {run.name}: {error}")
+                                continue
+                            for number, program in enumerate(self.programs):
+                                yield {"program": program.name, "pair": pair.name, "direction": direction,
+                                       "beside": beside, "replay": name, "captured": captured[number],
+                                       "actual": actual[number], "predicted": predicted[number],
+                                       "program_failed": (WORK / f"failed-{number}").exists()}
 
-    def trace(self, drive):
+    def trace(self, drive, beside=False):
         """The trace of the programs on the drive, captured when it is needed first."""
-        path = WORK / f"{drive.file_name}.parquet"
+        path = WORK / f"{drive.file_name}{', beside' * beside}.parquet"
         if not path.exists():
-            with self.drive(drive) as null:
-                self.fill(null)
-                with mounted(null) as place:
-                    blkreel("capture", null, "-o", path, "--", *self.command(null, place))
+            with self.drive(drive) as device:
+                self.fill(device)
+                with mounted(device) as place, self.writes(device) if beside else nullcontext():
+                    # 3: late answers of an emulated drive.
+                    blkreel("capture", device, "-o", path, "--", *self.command(device, place),
+                            allowed=(0, 3) if drive.is_emulated else (0,))
         return path
 
     @contextmanager
     def drive(self, drive):
         """Yields the path of an empty drive."""
-        path, directory = make_null_drive("laboratory", **drive.attributes(self.size_bytes))
+        if drive.is_emulated:
+            # While files of the host are read, the guest's clock jumps: no server would answer in time.
+            with emulated(drive.description(), "--size", str(self.drive_bytes), "--timeout", "1h",
+                          before=SERVER_FIRST) as path:
+                yield path
+            return
+        path, directory = make_null_drive("laboratory", **drive.attributes(self.drive_bytes))
         try:
             yield path
         finally:
             directory.rmdir()
+
+    @contextmanager
+    def writes(self, device):
+        process = subprocess.Popen([sys.executable, writer.__file__, device, str(self.beside_bytes_s),
+                                    str(self.size_bytes)], stdout=subprocess.DEVNULL)
+        try:
+            time.sleep(LEAD_S)
+            yield
+        finally:
+            process.kill()
+            process.wait()
 
     def fill(self, path):
         """Leaves nothing in the page cache."""
@@ -139,37 +173,43 @@ class Laboratory:
     def figures(self, trace, records=None):
         """Of each program: load_s, from its first I/O to the end of its last, and reads, as read_figures(); in the
         records of a replay if given."""
-        columns = open_trace(trace).table(["offset_bytes"])
-        mark_rows = [int(np.flatnonzero(columns["offset_bytes"].to_numpy() == block * BLOCK_BYTES)[0])
+        offsets = open_trace(trace).table(["offset_bytes"])["offset_bytes"].to_numpy()
+        mark_rows = [int(np.flatnonzero(offsets == block * BLOCK_BYTES)[0])
                      for block in self.marks()]
-        times = (records or open_trace(trace)).table(["op", "submit_ns", "latency_ns"] + ["source_row"] * bool(records))
-        op, submit_ns, latency_ns = (times[name].to_numpy() for name in ("op", "submit_ns", "latency_ns"))
-        row = times["source_row"].to_numpy() if records else np.arange(len(submit_ns))
+        read = records or open_trace(trace)
+        columns = read.table(["op", "submit_ns", "latency_ns", "flags"] + ["source_row"] * bool(records)).to_pandas()
+        columns = columns[(columns["flags"] & FLAGS["role_background"]) == 0]
+        op, submit_ns, latency_ns = (columns[name].to_numpy() for name in ("op", "submit_ns", "latency_ns"))
+        row = columns["source_row"].to_numpy() if records else np.arange(len(submit_ns))
         own = (row >= 0) & own_rows(trace)[row]
         result = []
-        for first, last in zip(mark_rows[::2], mark_rows[1::2], strict=True):
+        for program, first, last in zip(self.programs, mark_rows[::2], mark_rows[1::2], strict=True):
             part = own & (row > first) & (row < last)
+            if not part.any():
+                raise SystemExit(f"{program.name} had no I/O: does it run on the guest's processor?")
             end_ns = submit_ns[part] + np.maximum(latency_ns[part], 0)
             result.append({"load_s": float(end_ns.max() - submit_ns[part].min()) / 1e9,
                            "reads": read_figures(op[part], submit_ns[part], latency_ns[part])})
         return result
 
-    def replay_dependent(self, trace, drive, run):
-        return self.replay(trace, drive, run, "dependent")
+    def replay_dependent(self, trace, drive, run, beside):
+        return self.replay(trace, drive, run, "dependent", beside)
 
-    def replay_simulated(self, trace, drive, run):
-        return self.replay(trace, drive, run, "dependent")
+    def replay_simulated(self, trace, drive, run, beside):
+        return self.replay(trace, drive, run, "dependent", beside)
 
-    def replay_original(self, trace, drive, run):
-        return self.replay(trace, drive, run, "original")
+    def replay_original(self, trace, drive, run, beside):
+        return self.replay(trace, drive, run, "original", beside)
 
-    def replay(self, trace, drive, run, pace):
-        confirmed = [] if drive.startswith("nil:") else ["--destroy", f"{Path(drive).name}:{self.size_bytes}"]
+    def replay(self, trace, drive, run, pace, beside=False):
+        confirmed = [] if drive.startswith("nil:") else ["--destroy", f"{Path(drive).name}:{self.drive_bytes}"]
+        background = ["--background", f"writes={self.beside_bytes_s}B/s", "--background-lead", f"{LEAD_S}s"]
         # 3: limits of the trace or delays of this machine, which the figures show.
-        blkreel("replay", trace, "--on", drive, "-o", run, "--pace", pace, *confirmed, allowed=(0, 3))
+        blkreel("replay", trace, "--on", drive, "-o", run, "--pace", pace, *confirmed, *(background if beside else ()),
+                allowed=(0, 3))
         return None if trace.stem == "warm-up" else self.figures(trace, open_trace(run))
 
-    def replay_fio(self, trace, drive, directory):
+    def replay_fio(self, trace, drive, directory, _beside):
         directory.mkdir()
         log, capture = directory / "trace.iolog", directory / "seen.parquet"
         blkreel("export", trace, "--format", "iolog3", "-o", log, allowed=(0, 3))

@@ -1,6 +1,6 @@
 """Compares the load time that a replay predicts with that of the program, in a guest whose clock counts instructions.
 
-Each program of dependent_programs.py is captured on both drives of a pair, and the trace of each drive is replayed on
+Each program of programs.py is captured on both drives of a pair, and the trace of each drive is replayed on
 the other one. The drives are null_blk with completions by timer. The guest's clock depends neither on the speed nor on
 the load of this machine, so each measurement is made once. Needs what `make test-vm` needs, and root for the contents
 of some programs. Programs that are not installed are skipped.
@@ -28,7 +28,7 @@ from run import check_requirements  # noqa: E402
 from measurements.lab import lacking  # noqa: E402
 from measurements.laboratory.drive_pairs import PAIRS  # noqa: E402
 from measurements.laboratory.images import contents_image, system_image  # noqa: E402
-from measurements.replay.dependent_programs import PROGRAMS  # noqa: E402
+from measurements.laboratory.programs import PROGRAMS  # noqa: E402
 
 KERNELS = {"6.1": "linux-image-amd64", "6.12": "linux-image-6.12-amd64"}
 REPLAYS = ("dependent", "simulated", "original", "fio")
@@ -42,7 +42,7 @@ SILENT_S = 1800
 
 
 def main():
-    options = parser().parse_args()
+    options = parse()
     programs = [program for program in PROGRAMS if available(program, options.only)]
     if not programs:
         raise SystemExit("lab: no such program")
@@ -58,18 +58,29 @@ def main():
     return not complete or any(row["program_failed"] for row in rows)
 
 
-def parser():
+def parse():
     result = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     result.add_argument("--only", nargs="+", help="only programs with one of these texts in their name")
-    result.add_argument("--pairs", nargs="+", choices=PAIRS, default=list(PAIRS), help="pairs of drives (default: all)")
+    result.add_argument("--pairs", nargs="+", choices=PAIRS,
+                        help="pairs of drives (default: of null_blk; with --beside, of an emulated drive)")
     result.add_argument("--replays", nargs="+", choices=REPLAYS, default=list(REPLAYS), help="(default: all)")
+    result.add_argument("--beside", type=float, metavar="MB/s", default=0,
+                        help="measure programs and replays also beside direct writes of 1 MiB at this rate")
     result.add_argument("--kernel", choices=KERNELS, default="6.1", help="of the guest (default: 6.1)")
+    result.add_argument("--instruction-ns", type=int, choices=(1, 2, 4), default=2,
+                        help="time that the guest takes for an instruction (default: 2)")
     result.add_argument("--json", type=Path, help="also write the results to this file")
     result.add_argument("--keep", type=Path, help="new directory for the traces and runs")
     result.add_argument("--verbose", action="store_true", help="print the steps of the guest")
     result.add_argument("--cache", type=Path, default=CHECKOUT / ".vm",
                         help="directory for kernels and images (default: .vm in the checkout)")
-    return result
+    options = result.parse_args()
+    has_contention = bool(options.beside)
+    options.pairs = options.pairs or [name for name, pair in PAIRS.items() if pair.is_emulated == has_contention]
+    if has_contention and not any(PAIRS[name].is_emulated for name in options.pairs):
+        result.error(f"--beside needs a pair with an emulated drive, such as --pairs {next(reversed(PAIRS))}: "
+                     "on null_blk no I/O waits for another")
+    return options
 
 
 def available(program, texts):
@@ -89,11 +100,11 @@ def run(options, programs):
         job = Path(directory)
         contents = job / "contents"
         contents_image(programs, contents)
-        # A drive has its data in the guest's memory.
-        machine = Machine(memory_mib=2048 + (contents.stat().st_blocks * 512 >> 20), processors=1,
-                          counts_instructions=True, images=[system, contents])
+        # A drive has its data in the guest's memory, an emulated one all that it has room for.
+        machine = Machine(memory_mib=3072 + (contents.stat().st_size >> 20), processors=1,
+                          instruction_ns=options.instruction_ns, images=[system, contents])
         words = {"programs": [program.name for program in programs], "pairs": options.pairs,
-                 "replays": options.replays, "keep": bool(options.keep)}
+                 "replays": options.replays, "beside_bytes_s": int(options.beside * 1e6), "keep": bool(options.keep)}
         (job / "command").write_text("exec " + shlex.join(
             [sys.executable, str(Path(__file__).with_name("in_guest.py")), json.dumps(words)]) + "\n")
         result = boot_guest(boot, job, machine, options.verbose)
@@ -126,34 +137,66 @@ def boot_guest(boot, job, machine, verbose):
 def print_table(rows):
     replays = list(dict.fromkeys(row["replay"] for row in rows))
     width = max((len(row["program"]) for row in rows), default=0)
-    print(f"{'':{width}} {'pair of drives':24} {'direction':9} {'captured, s':>11} {'program, s':>11}",
-          *(f"{name + ', s':>13} {'error':>8}" for name in replays))
-    lines: dict[tuple, dict] = {}
+    cases: dict[tuple, dict] = {}
     for row in rows:
-        lines.setdefault((row["program"], row["pair"], row["direction"]), {})[row["replay"]] = row
-    for (program, pair, direction), by_replay in sorted(lines.items()):
+        cases.setdefault(case_of(row), {})[row["replay"]] = row
+    print(f"{'':{width}} {'pair of drives':22} {'direction':9} {'writes':6} {'captured, s':>11} {'program, s':>11}",
+          *(f"{name + ', s':>13} {'error':>8}" for name in replays))
+    for (program, pair, direction, beside), by_replay in sorted(cases.items()):
         first = next(iter(by_replay.values()))
         cells = [f"{by_replay[name]['predicted']['load_s']:>13.4f} {relative_error(by_replay[name]):>+8.1%}"
                  if name in by_replay else " " * 22 for name in replays]
-        print(f"{program:<{width}} {pair:24} {direction:9} {first['captured']['load_s']:>11.4f} "
+        print(f"{program:<{width}} {pair:22} {direction:9} {'beside' * beside:6} {first['captured']['load_s']:>11.4f} "
               f"{first['actual']['load_s']:>11.4f}", *cells, " the program failed" if first["program_failed"] else "")
-    for name in replays:
-        errors = [abs(relative_error(row)) for row in rows if row["replay"] == name]
-        print(f"{name}: error median {statistics.median(errors):.1%}, largest {max(errors):.1%}")
+    print_errors("error", {name: [relative_error(row) for row in rows if row["replay"] == name] for name in replays})
+    if any(row["beside"] for row in rows):
+        print_slowdowns(cases, width, replays)
     print_reads(rows, width)
 
 
+def print_errors(what, by_replay):
+    for name, errors in by_replay.items():
+        if errors:
+            sizes = [abs(error) for error in errors]
+            print(f"{name}: {what} median {statistics.median(sizes):.1%}, largest {max(sizes):.1%}")
+
+
+def print_slowdowns(cases, width, replays):
+    print(f"\n{'slowdown by the writes':{width}} {'pair of drives':22} {'direction':9} {'program':>8}",
+          *(f"{name:>10} {'error':>8}" for name in replays))
+    errors: dict[str, list] = {name: [] for name in replays}
+    for (program, pair, direction, beside), by_replay in sorted(cases.items()):
+        if not beside:
+            continue
+        alone, cells = cases[program, pair, direction, False], []
+        for name in replays:
+            if name not in by_replay or name not in alone:
+                cells.append(" " * 19)
+                continue
+            actual, predicted = (by_replay[name][key]["load_s"] / alone[name][key]["load_s"]
+                                 for key in ("actual", "predicted"))
+            errors[name].append(predicted / actual - 1)
+            cells.append(f"{predicted:>10.2f} {errors[name][-1]:>+8.1%}")
+        print(f"{program:<{width}} {pair:22} {direction:9} {actual:>8.2f}", *cells)
+    print_errors("error of the slowdown", errors)
+
+
+def case_of(row):
+    return row["program"], row["pair"], row["direction"], row["beside"]
+
+
 def print_reads(rows, width):
-    print(f"\n{'reads: program, replay':{width}} {'pair of drives':24} {'direction':9} {'replay':9} {'p50, us':>22} "
-          f"{'error':>8} {'p99, us':>22} {'error':>8} {'mean depth':>14} {'error':>8}")
-    for row in sorted(rows, key=lambda row: (row["program"], row["pair"], row["direction"])):
+    print(f"\n{'reads: program, replay':{width}} {'pair of drives':22} {'direction':9} {'writes':6} {'replay':9} "
+          f"{'p50, us':>22} {'error':>8} {'p99, us':>22} {'error':>8} {'mean depth':>14} {'error':>8}")
+    for row in sorted(rows, key=case_of):
         actual, predicted = row["actual"]["reads"], row["predicted"]["reads"]
         if row["replay"] not in AS_THE_PROGRAM or not actual or not predicted:
             continue
         cells = [f"{f'{actual[key]:,.{digits}f}, {predicted[key]:,.{digits}f}':>{columns}} "
                  f"{predicted[key] / actual[key] - 1:>+8.1%}"
                  for key, columns, digits in (("p50_us", 22, 0), ("p99_us", 22, 0), ("mean_depth", 14, 2))]
-        print(f"{row['program']:<{width}} {row['pair']:24} {row['direction']:9} {row['replay']:9}", *cells)
+        print(f"{row['program']:<{width}} {row['pair']:22} {row['direction']:9} {'beside' * row['beside']:6} "
+              f"{row['replay']:9}", *cells)
 
 
 def relative_error(row):

@@ -28,17 +28,24 @@ def slow_drive(contents, latency_ns):
         keys = {**dict.fromkeys(("read_latency", "write_latency", "flush_latency"), f"{latency_ns}ns"),
                 **dict.fromkeys(("read_bandwidth", "write_bandwidth"), "1000GB/s"), "channels": "1024"}
         description = ",".join([f"nil:{image.stat().st_size}", *(f"{key}={value}" for key, value in keys.items())])
-        server = subprocess.Popen(
-            [Path(sys.executable).with_name("blkreel"), "emulate", description, "--image", image, "--name",
-             f"pair-{os.getpid()}", "--accept-inexact"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-        try:
-            drive = server.stdout.readline().partition(":")[0]
-            if not drive:
-                raise CannotMake(server.stderr.read().strip())
+        with emulated(description, "--image", image) as drive:
             yield drive
-        finally:
-            server.terminate()
-            server.communicate()
+
+
+@contextmanager
+def emulated(description, *options, before=()):
+    """Yields the path of the emulated drive. before: words before the command."""
+    server = subprocess.Popen(
+        [*before, Path(sys.executable).with_name("blkreel"), "emulate", description, *options, "--name",
+         f"pair-{os.getpid()}", "--accept-inexact"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    try:
+        drive = server.stdout.readline().partition(":")[0]
+        if not drive:
+            raise CannotMake(server.stderr.read().strip())
+        yield drive
+    finally:
+        server.terminate()
+        server.communicate()
 
 
 @contextmanager

@@ -33,9 +33,9 @@ STALLED_DRIVE = re.compile(r"nvme\d+: .* QID \d+ timeout, reset controller")
 
 @dataclass(frozen=True)
 class Machine:
-    """counts_instructions: the guest's clock is its instructions, 2 ns each, and skips the time in which it is idle, so
-    that it depends neither on the speed nor on the load of the host. Such a guest has one processor. It has no NVMe
-    drives, because these answer in real time.
+    """instruction_ns: unless 0, the guest's clock is its instructions, 1, 2 or 4 ns each, and skips the time in which
+    it is idle, so that it depends neither on the speed nor on the load of the host. Such a guest has one processor. It
+    has no NVMe drives, because these answer in real time.
 
     images: files in the guest's memory, read-only block devices /dev/pmem* in order of their addresses. An ext4 file
     system with the label "system" lies over the root of the host: its files are read without the host, which answers in
@@ -44,7 +44,7 @@ class Machine:
 
     processors: int = 2
     memory_mib: int = 2048
-    counts_instructions: bool = False
+    instruction_ns: int = 0
     images: Sequence[Path] = ()
 
 
@@ -73,7 +73,7 @@ def run_guest(image: Path, initramfs: Path, job: Path, timeout_s: float, write=N
     the guest writes exit_code and dmesg. silent_s: stop a guest without output for this many seconds.
     """
     arguments = [*_on_one_processor(), PROGRAM, *_machine(image, initramfs, machine), *_shares(job),
-                 *_images(machine.images), *([] if machine.counts_instructions else _drives(job))]
+                 *_images(machine.images), *([] if machine.instruction_ns else _drives(job))]
     streams = {} if write is None else {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE}
     qemu = subprocess.Popen(arguments, stderr=(job / "qemu.log").open("w"), **streams)
     began = time.monotonic()
@@ -124,7 +124,8 @@ def _on_one_processor():
 def _machine(image, initramfs, machine):
     # One thread for all processors: with one for each, guests hang or crash when the kernel patches code (tracepoints)
     # that another processor executes.
-    clock = ["-icount", "shift=1,sleep=off", "-rtc", "clock=vm", "-seed", "1"] if machine.counts_instructions else []
+    clock = ["-icount", f"shift={machine.instruction_ns.bit_length() - 1},sleep=off", "-rtc", "clock=vm",
+             "-seed", "1"] if machine.instruction_ns else []
     return ["-accel", "tcg,thread=single", "-cpu", "max,-avx,-avx2", "-smp", str(machine.processors), *clock,
             "-machine", "nvdimm=on", "-m", f"{machine.memory_mib},slots=32,maxmem=64G", "-nodefaults",
             "-display", "none", "-no-reboot", "-nic", "none", "-kernel", image, "-initrd", initramfs,
