@@ -18,8 +18,8 @@ def sigterm_as_interrupt() -> Iterator[None]:
         handler = signal.getsignal(signal.SIGINT)
         if number == signal.SIGHUP:
             signal.signal(number, signal.SIG_IGN)  # the kernel may send it more than once
-        if callable(handler):
-            handler(signal.SIGINT, frame)
+        # A script starts its background jobs with SIGINT ignored.
+        (handler if callable(handler) else signal.default_int_handler)(signal.SIGINT, frame)
 
     before = {number: signal.signal(number, interrupt) for number in (signal.SIGTERM, signal.SIGHUP)
               if signal.getsignal(number) is not signal.SIG_IGN}

@@ -19,6 +19,7 @@ from waiting import wait_until
 
 from blkreel.common.errors import BlkreelError, SafetyError, UsageError
 from blkreel.replay.engine.engine import BLOCK_ROWS, HELPER, EngineOptions, run_engine
+from blkreel.replay.engine.termination import sigterm_as_interrupt
 from blkreel.traces.format.schema import FLAGS, OPS
 
 GIB = 1 << 30
@@ -192,6 +193,18 @@ def test_ctrl_c_ends_in_order(a_plan, issue):
     assert totals["stopped"] == "interrupted"
     assert 0 < totals["completed_ops"] == len(records["op"]) < 60_000
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
+def test_a_job_in_the_background_of_a_script_ends_by_a_signal_between_two_runs_of_the_engine(number):
+    """A shell without job control starts it with SIGINT ignored."""
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        with pytest.raises(KeyboardInterrupt), sigterm_as_interrupt():
+            os.kill(os.getpid(), number)
+            time.sleep(10)
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 SCRIPT = """
