@@ -72,19 +72,28 @@ def ended(end: Totals, begun: dict[str, Any], suspended_ns: int = 0) -> EndMetad
         devices = [{}] * len(drives)
     names = [device.get("name", drive["device"]) for device, drive in zip(devices, drives, strict=True)]
     metadata = metadata_of(end, names)
+    lost = _lost_or_unmatched(metadata)  # `blkreel check` states these by the metadata itself
     if suspended_ns >= _LEAST_SUSPENDED_NS:
         metadata["ledger"]["suspended_ns"] = suspended_ns
     return {**metadata, "duration_ns": end["stopped_ns"], "clock_pairs": [*begun.get("clock_pairs", []), pair],
-            "import_warnings": [*_early_end_and_gone(metadata), *incomplete(metadata, begun.get("source_format", ""))]}
+            "import_warnings": [*(text for text in missing(metadata) if text not in lost),
+                                *incomplete(metadata, begun.get("source_format", ""))]}
 
 
 def metadata_of(end: Totals, drive_names: list[str]) -> LedgerMetadata:
-    ledger = end["ledger"]
+    ledger, diskstats, in_flight_at_end = {**end["ledger"]}, _reconciled(end, drive_names), end["in_flight_at_end"]
+    difference, unseen = diskstats["difference"], 0
+    if difference and difference > _tolerated(diskstats):
+        # The kernel counts them as completed, so they were not in flight any more: their completion was not seen.
+        unseen = min(in_flight_at_end, difference)
+        ledger["reused"] = (ledger.get("reused") or 0) + unseen
+        diskstats["explained"] += unseen
+        diskstats["difference"] = difference - unseen
     return {
         "lost": end["lost"],
         "unmatched": ledger.get("unmatched"),
         "in_flight_at_start": ledger.get("in_flight_at_start"),
-        "in_flight_at_end": end["in_flight_at_end"],
+        "in_flight_at_end": in_flight_at_end - unseen,
         "ledger": {**ledger, "recursion_misses": end.get("recursion_misses"),
                    "queued_at_end": end.get("queued_at_end"),
                    "ended_early": ended_early(end),
@@ -94,20 +103,15 @@ def metadata_of(end: Totals, drive_names: list[str]) -> LedgerMetadata:
                    "paths_added": {name: drive["paths_added"]
                                    for name, drive in zip(drive_names, end["drives"], strict=True)
                                    if drive.get("paths_added")}},
-        "diskstats": _reconciled(end, drive_names),
+        "diskstats": diskstats,
         "helper_cpu_ns": end["cpu_ns"],
     }
 
 
 def missing(metadata: LedgerMetadata) -> list[str]:
     """Messages about the I/Os that the trace lacks; empty where it has all."""
-    lost, ledger, diskstats = metadata["lost"], metadata["ledger"], metadata["diskstats"]
-    messages = _early_end_and_gone(metadata)
-    if lost["total"]:
-        messages.append(f"{lost['total']:,} {lost.get('unit', 'I/Os')} were lost because the ring was full: "
-                        "give a larger one with --ring-size")
-    if ledger.get("unmatched"):
-        messages.append(f"{ledger['unmatched']:,} I/Os completed whose issue was not seen")
+    ledger, diskstats = metadata["ledger"], metadata["diskstats"]
+    messages = [*_early_end_and_gone(metadata), *_lost_or_unmatched(metadata)]
     if ledger.get("out_of_range"):
         messages.append(f"{ledger['out_of_range']:,} events had a tag beyond what the drive announces")
     if ledger.get("impossible_extents"):
@@ -120,12 +124,16 @@ def missing(metadata: LedgerMetadata) -> list[str]:
                  "capture again"
                  for name, count in ledger.get("paths_added", {}).items()]
     difference = diskstats["difference"]
-    tolerated = 1 + diskstats.get("uncertain", 0) + _TOLERATED_SHARE * diskstats["issued"]
+    tolerated = _tolerated(diskstats)
     # An I/O in flight at the end may have completed without an event; it has its row all the same.
     if difference is not None and not -tolerated <= difference <= tolerated + (metadata["in_flight_at_end"] or 0):
         messages.append(f"the kernel's counters say {diskstats['issued']:,} I/Os, the capture accounts for "
                         f"{diskstats['issued'] - difference:,}")
     return messages
+
+
+def _tolerated(diskstats: Reconciled) -> float:
+    return 1 + diskstats.get("uncertain", 0) + _TOLERATED_SHARE * diskstats["issued"]
 
 
 def incomplete(metadata: LedgerMetadata, source_format: str) -> list[str]:
@@ -171,6 +179,13 @@ def ended_early(end: Totals) -> str | None:
         return None
     return (f"the capture ended early, because its rows could not be written ({os.strerror(code)}): "
             f"{end.get('unwritten_rows', 0):,} I/Os of its end are missing")
+
+
+def _lost_or_unmatched(metadata: LedgerMetadata) -> list[str]:
+    lost, unmatched = metadata["lost"], metadata["unmatched"]
+    return [*([f"{lost['total']:,} {lost.get('unit', 'I/Os')} were lost because the ring was full: "
+               "give a larger one with --ring-size"] if lost["total"] else []),
+            *([f"{unmatched:,} I/Os completed whose issue was not seen"] if unmatched else [])]
 
 
 def _early_end_and_gone(metadata: LedgerMetadata) -> list[str]:

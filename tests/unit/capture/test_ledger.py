@@ -2,7 +2,7 @@
 
 import pytest
 
-from blkreel.capture.ledger import incomplete, is_trustworthy, metadata_of, missing, unseen_share
+from blkreel.capture.ledger import ended, incomplete, is_trustworthy, metadata_of, missing, unseen_share
 
 COUNTS = ("reused", "unmatched", "in_flight_at_start", "unissued", "empty_flushes", "requeued", "merged", "other_ops",
           "out_of_range")
@@ -122,6 +122,21 @@ def test_events_that_the_ring_lost_are_told_with_the_remedy(count, what):
 def test_more_than_one_percent_without_latency_is_not_trustworthy(unseen, trustworthy):
     metadata = metadata_of(end_block(seen=1000 - unseen, reused=unseen), ["loop0"])
     assert missing(metadata) == [] and is_trustworthy(metadata) == trustworthy
+
+
+def test_an_io_that_the_kernel_counts_as_completed_was_not_in_flight_at_the_end():
+    """The end of a short capture by bpftrace, which misses completions."""
+    metadata = metadata_of({**end_block(seen=900), "in_flight_at_end": 105}, ["loop0"])
+    assert (metadata["ledger"]["reused"], metadata["in_flight_at_end"]) == (100, 5)
+    assert "100 I/Os (10 %) have no latency" in incomplete(metadata, "bpftrace")[0]
+    assert not missing(metadata) and not is_trustworthy(metadata)
+
+
+def test_a_trace_keeps_each_reason_why_it_is_not_complete():
+    """`blkreel check` ends as the capture did. It states lost events and those without an issue by their numbers."""
+    end = {**end_block(seen=900, lost=7, unmatched=3), "monotonic_ns": 1, "realtime_ns": 1, "stopped_ns": 1}
+    (counters,) = ended(end, {"devices": [{"name": "loop0"}]})["import_warnings"]
+    assert counters.startswith("the kernel's counters say 1,000 I/Os")
 
 
 @pytest.mark.parametrize("source_format", ["bpf:tp_btf", "bpftrace", "ftrace:blk", "blktrace"])
