@@ -19,11 +19,11 @@ from blkreel.capture.sources import SOURCES
 from blkreel.cli.options import completion
 from blkreel.cli.options.command_after_dashes import KEY, CommandAfterDashes
 from blkreel.cli.options.types import (
+    DURATION_NS,
     INTERRUPTED,
     NOT_TRUSTWORTHY,
     OUTPUT,
     SIZE_BYTES,
-    TIME_NS,
     WORKLOAD_ONLY,
     as_json,
     force,
@@ -77,7 +77,8 @@ def _is_program(word: str) -> bool:
               help="Record the drive that holds this directory or file.")
 @click.option("--layer", type=click.Choice(LAYERS), default="device", show_default=True,
               help="Of a volume (dm, md, bcache): record the drives below it, or the volume itself.")
-@click.option("--for", "duration_ns", type=TIME_NS, metavar="TIME", help="Stop after this time, such as 60s or 5min.")
+@click.option("--for", "duration_ns", type=DURATION_NS, metavar="TIME",
+              help="Stop after this time, such as 60s or 5min.")
 @click.option("--pid", type=click.IntRange(min=1), metavar="N",
               help="Mark the I/O of this process and its children as workload I/O.")
 @click.option("--cgroup", metavar="PATH", help="Mark the I/O of this control group (v2) as workload I/O.")
@@ -86,7 +87,7 @@ def _is_program(word: str) -> bool:
 @click.option("--files", is_flag=True, help="Record the file of each I/O: inode and path.")
 @click.option("--private", is_flag=True,
               help="Record no names: of programs, threads, control groups, host and image, nor the command line.")
-@click.option("--keep", "keep_ns", type=TIME_NS, metavar="TIME",
+@click.option("--keep", "keep_ns", type=DURATION_NS, metavar="TIME",
               help="Flight recorder: keep only the I/Os of the last TIME.")
 @click.option("--max-size", "max_bytes", type=SIZE_BYTES, metavar="SIZE",
               help="Flight recorder: keep only the last SIZE, at about 80 bytes per I/O.")

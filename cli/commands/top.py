@@ -22,7 +22,7 @@ from blkreel.capture.helper import Helper, Nowhere
 from blkreel.capture.namespaces import refuse_other_clock
 from blkreel.capture.options import CaptureOptions
 from blkreel.cli.options import completion
-from blkreel.cli.options.types import NOT_TRUSTWORTHY, TIME_NS
+from blkreel.cli.options.types import DURATION_NS, NOT_TRUSTWORTHY
 from blkreel.cli.ui.live_task import format_clock
 from blkreel.cli.ui.live_view import SORTS, LiveView, ThreadNames, drive_metrics, process_metrics
 from blkreel.cli.ui.terminal_guard import suspend
@@ -44,9 +44,10 @@ _HELP = "q: quit   sort by   " + "   ".join(f"{key}: {name}" for key, name in _K
 @click.command()
 @click.argument("devices", metavar="[DEVICE]...", nargs=-1, shell_complete=completion.drives)
 @click.option("--path", type=click.Path(readable=False), help="Show the drive that holds this directory or file.")
-@click.option("--interval", "interval_ns", type=TIME_NS, default="1s", show_default=True, metavar="TIME",
+@click.option("--interval", "interval_ns", type=DURATION_NS, default="1s", show_default=True, metavar="TIME",
               help="Interval of the metrics, at least 100ms.")
-@click.option("--for", "duration_ns", type=TIME_NS, metavar="TIME", help="Stop after this time, such as 60s or 5min.")
+@click.option("--for", "duration_ns", type=DURATION_NS, metavar="TIME",
+              help="Stop after this time, such as 60s or 5min.")
 @click.option("--once", is_flag=True, help="Show one interval and exit.")
 @click.option("--sort", type=click.Choice(list(SORTS)), default="depth", show_default=True,
               help="Sort drives and processes by this column.")

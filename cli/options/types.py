@@ -21,16 +21,19 @@ CommandFunction = Callable[..., Any]
 
 
 class _Unit(click.ParamType):  # type: ignore[type-arg]
-    def __init__(self, name: str, parse: Callable[[str], int]):
-        self.name, self._parse = name, parse
+    def __init__(self, name: str, parse: Callable[[str], int], least: int = 0):
+        self.name, self._parse, self._least = name, parse, least
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         if not isinstance(value, str):
             return value
         try:
-            return self._parse(value)
+            number = self._parse(value)
         except UsageError as error:
             self.fail(str(error), param, ctx)
+        if number < self._least:
+            self.fail(f"{value!r} is too short" if self.name == "time" else f"{value!r} is too small", param, ctx)
+        return number
 
 
 class OutputPath(click.Path):
@@ -84,6 +87,8 @@ OUTPUT = OutputPath()
 SHARE = _Share()
 SIZE_BYTES = _Unit("size", parse_size_bytes)
 TIME_NS = _Unit("time", parse_time_ns)
+DURATION_NS = _Unit("time", parse_time_ns, least=1)
+DEVICE_BYTES = _Unit("size", parse_size_bytes, least=4096)
 WORKLOAD_ONLY = "Only workload I/O: that of the captured command, process or control group."  # help
 
 

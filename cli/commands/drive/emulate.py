@@ -17,7 +17,7 @@ import click
 from blkreel.capture.command import refuse_missing, user_of_command
 from blkreel.cli.options import completion
 from blkreel.cli.options.command_after_dashes import KEY, CommandAfterDashes
-from blkreel.cli.options.types import SIZE_BYTES, TIME_NS, as_json
+from blkreel.cli.options.types import DEVICE_BYTES, DURATION_NS, as_json
 from blkreel.cli.ui.progress import progress
 from blkreel.common.command_line import AS_ROOT, command_line
 from blkreel.common.console import notice, warn
@@ -42,7 +42,7 @@ _BLOCK_BYTES = 4096
 
 @click.command(cls=CommandAfterDashes, options_metavar="[OPTIONS]")
 @click.argument("drive", metavar="DRIVE [-- COMMAND ...]", shell_complete=completion.drives)
-@click.option("--size", type=SIZE_BYTES,
+@click.option("--size", type=DEVICE_BYTES,
               help="Size of the device. [default: that of the description, of a typical drive that of its image]")
 @click.option("--memory", is_flag=True, help="Keep the data in memory until the end (default).")
 @click.option("--image", type=click.Path(readable=False, path_type=Path), metavar="FILE",
@@ -54,7 +54,7 @@ _BLOCK_BYTES = 4096
 @click.option("--mount", type=click.Path(readable=False, path_type=Path), metavar="DIR",
               help="Mount the drive there. A new drive is formatted with ext4, or with --fs.")
 @click.option("--accept-inexact", is_flag=True, help="Emulate a drive whose timing this machine cannot reach.")
-@click.option("--timeout", "timeout_ns", type=TIME_NS, default="10s", show_default=True,
+@click.option("--timeout", "timeout_ns", type=DURATION_NS, default="10s", show_default=True,
               help="Give programs I/O errors if the server does not answer for this time.")
 @click.option("--force", is_flag=True,
               help="Unmount the drive at the end if it is mounted, and format an image that has data.")

@@ -163,3 +163,10 @@ def test_no_color_is_respected(blkreel, assignment, colored):
         assert bool(color) == colored
     finally:
         terminal.close()
+
+
+@pytest.mark.parametrize("words", ["capture /dev/null -o x --for 0s", "capture /dev/null -o x --keep 0s",
+                                   "top /dev/null --for 0s", "emulate nil:usb --size 0", "emulate nil:usb --size 4095"])
+def test_no_time_and_no_size_are_not_those_of_a_missing_option(blkreel, words):
+    result = blkreel(*words.split(), check=False)
+    assert result.returncode == 2 and re.search(r"'(0s|0|4095)' is too (short|small)", result.stderr)
