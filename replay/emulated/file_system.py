@@ -67,5 +67,7 @@ def _run(*words: str) -> None:
     except OSError as error:
         raise BlkreelError(f"cannot run {words[0]}: {error.strerror}") from None
     if result.returncode:
-        lines = result.stderr.strip().splitlines() or [f"exit code {result.returncode}"]
-        raise BlkreelError(f"{words[0]} failed: {lines[-1]}")
+        # An indented line continues the one before it: mount ends with one about dmesg.
+        lines = [line for line in result.stderr.splitlines() if line.strip() and not line[0].isspace()]
+        why = lines[-1] if lines else f"exit code {result.returncode}"
+        raise BlkreelError(f"{words[0]} failed: {why}", "see: dmesg | tail")

@@ -435,6 +435,13 @@ def test_refusals_leave_nothing(blkreel, tmp_path, name, words, why):
     assert set(tmp_path.iterdir()) == before
 
 
+def test_a_mount_that_fails_has_the_reason_of_mount(emulate, tmp_path):
+    (tmp_path / "drive.img").write_bytes(os.urandom(4096) * (64 * 256))
+    (tmp_path / "mnt").mkdir()
+    result = emulate("--image", "drive.img", "--mount", "mnt", "--", "true", code=1)
+    assert "mount failed: mount: " in result.stderr
+
+
 def test_an_image_that_is_in_use_is_refused(running, blkreel, tmp_path, name):
     with running("--image", "drive.img") as (process, _):
         result = blkreel("emulate", DRIVE, "--image", "drive.img", "--name", f"{name}-b", check=False, cwd=tmp_path)
