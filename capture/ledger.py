@@ -72,11 +72,12 @@ def ended(end: Totals, begun: dict[str, Any], suspended_ns: int = 0) -> EndMetad
         devices = [{}] * len(drives)
     names = [device.get("name", drive["device"]) for device, drive in zip(devices, drives, strict=True)]
     metadata = metadata_of(end, names)
-    lost = _lost_or_unmatched(metadata)  # `blkreel check` states these by the metadata itself
+    lost = _lost_or_unmatched(metadata)  # commands state these by the metadata itself
+    metadata["ledger"]["missing"] = [text for text in missing(metadata) if text not in lost]
     if suspended_ns >= _LEAST_SUSPENDED_NS:
         metadata["ledger"]["suspended_ns"] = suspended_ns
     return {**metadata, "duration_ns": end["stopped_ns"], "clock_pairs": [*begun.get("clock_pairs", []), pair],
-            "import_warnings": [*(text for text in missing(metadata) if text not in lost),
+            "import_warnings": [*metadata["ledger"]["missing"],
                                 *incomplete(metadata, begun.get("source_format", ""))]}
 
 

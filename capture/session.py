@@ -301,8 +301,9 @@ class _Session:
                 metadata["lost"] = self.ring.lost_since_begin(metadata["lost"])
             return metadata
         assert source.attached
+        why = [f"the capture broke off: {source.error}"]
         return {"duration_ns": time.monotonic_ns() - source.attached["epoch_ns"],
-                "import_warnings": [f"the capture broke off: {source.error}"]}
+                "ledger": {"missing": why}, "import_warnings": why}
 
     def _command_ended(self) -> bool:
         return self.workload is not None and self.workload.exit_code is not None
@@ -392,7 +393,7 @@ class _Session:
 
 
 def _has_ledger(metadata: ledger.EndMetadata | dict[str, Any]) -> TypeGuard[ledger.EndMetadata]:
-    return "ledger" in metadata
+    return "diskstats" in metadata
 
 
 def _path(options: CaptureOptions) -> str | None:

@@ -12,7 +12,7 @@ from blkreel.common import emulated
 from blkreel.common.device import NETWORKS
 from blkreel.common.units import duration
 from blkreel.common.verdict import Level, Reason, Verdict, judged, merged, note, reason, recorded
-from blkreel.traces.format.metadata_types import Run, lacks
+from blkreel.traces.format.metadata_types import Run, lacks, missing_ios
 
 Document = dict[str, Any]  # a JSON object: a document, a section, an entry or metadata
 
@@ -53,6 +53,8 @@ def verdict(metadata: Document, numbers: Document, limit: ProviderLimit | GroupL
     if lost:
         add("lost_events", "qualified", f"{lost:,} events lost by the capture", "lost")
     if "run" not in metadata:
+        reasons += [reason("incomplete_capture", "qualified", f"the capture is not complete: {text}")
+                    for text in missing_ios(metadata)]
         reasons += emulated.reasons(metadata.get("emulated") or [])
         if not numbers["all"]["ops"]:
             unseen = numbers["all"]["unseen_ops"]

@@ -176,6 +176,8 @@ def _qualified(run: Run) -> Iterator[Reason]:
     lost = source.lost["total"] if source.lost else None
     if lost:
         yield reason("lost_events", "qualified", f"{lost:,} events lost by the capture", None, lost, 0)
+    for text in source.missing_ios or ():
+        yield reason("incomplete_capture", "qualified", f"the capture is not complete: {text}")
     if commands := source.commands_unseen:
         yield reason("unseen_commands", "qualified", f"{commands:,} commands that programs passed to the drive are not "
                      "in the trace", None, commands, 0)

@@ -12,7 +12,7 @@ import numpy as np
 
 from blkreel.replay.drive.target import Target
 from blkreel.replay.engine.engine import DEPENDENCY_REACH, MAX_DEPTH, OMITTED, Batch, Lane
-from blkreel.traces.format.metadata_types import Thread
+from blkreel.traces.format.metadata_types import Thread, missing_ios
 from blkreel.traces.format.read_ahead import ReadAheadCount, ReadAheadInTime
 from blkreel.traces.format.schema import FLAGS, OPS, USE_COLUMNS, USER_COLUMNS, WAKE_COLUMNS, WRITE_FLAGS
 from blkreel.traces.format.trace import Trace
@@ -344,6 +344,7 @@ class TracePlan(Plan):
                 "ios": sum(drive.survey.total_ios for drive in self.drives),
                 "unfinished": sum(drive.survey.unfinished for drive in self.drives),
                 "programs": sorted(programs - {None, ""}), "commands_unseen": self.commands_unseen,
+                "missing_ios": missing_ios(metadata),
                 **workload_names(trace.path, metadata), **{name: metadata.get(name) for name in _SOURCE_METADATA}}
 
     @property

@@ -277,6 +277,7 @@ class Source:
     devices: list[Device] | None = None
     lost: Lost | None = None
     commands_unseen: int | None = None
+    missing_ios: list[str] | None = None  # what the capture said of I/Os that the trace lacks, as text
     source_lacks: list[str] | None = None
     times_step_ns: int | None = None
 
@@ -722,6 +723,12 @@ def with_all_parts(run: Mapping[str, Any]) -> dict[str, Any]:
 def lacks(metadata: Mapping[str, Any], what: str) -> bool:
     """Whether the source did not record `what`: latency, thread, process, dependencies and so on."""
     return what in (metadata.get("source_lacks") or [])
+
+
+def missing_ios(metadata: Mapping[str, Any]) -> list[str]:
+    """What a capture said of I/Os that its trace lacks, apart from lost events."""
+    texts = (metadata.get("ledger") or {}).get("missing")
+    return list(map(str, texts)) if isinstance(texts, list) else []
 
 
 def clock_step_ns(metadata: Mapping[str, Any]) -> int:

@@ -285,6 +285,8 @@ def recover(output: str | Path, *, force: bool = False,
             warnings = [*metadata.get("import_warnings", []), *warnings]
         elif not metadata.get("spool_whole"):
             warnings = [*warnings, _CUT]
+            if "run" not in metadata:
+                metadata["ledger"] = {"missing": [_CUT]}
         if contents.damaged_bytes:
             warnings = [*warnings, f"{contents.damaged_bytes:,} damaged bytes of {directory / ROWS_FILE} were skipped: "
                                    "the I/Os and names in them are missing"]

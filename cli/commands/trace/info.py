@@ -224,6 +224,8 @@ def _facts(document: Mapping[str, Any], is_run: bool) -> Iterator[tuple[str, str
     lost = metadata.get("lost")
     if lost:
         yield "lost", "unknown" if lost["total"] is None else f"{lost['total']:,} events"
+    for text in metadata.get("import_warnings") or []:
+        yield "warning", text
     if is_run:
         run = Run.of(metadata)
         pace = f"x{run.pace.factor:g}" if run.pace.factor else run.pace.name

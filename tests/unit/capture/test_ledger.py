@@ -3,6 +3,7 @@
 import pytest
 
 from blkreel.capture.ledger import ended, incomplete, is_trustworthy, metadata_of, missing, unseen_share
+from blkreel.traces.format.metadata_types import missing_ios
 
 COUNTS = ("reused", "unmatched", "in_flight_at_start", "unissued", "empty_flushes", "requeued", "merged", "other_ops",
           "out_of_range")
@@ -135,7 +136,9 @@ def test_an_io_that_the_kernel_counts_as_completed_was_not_in_flight_at_the_end(
 def test_a_trace_keeps_each_reason_why_it_is_not_complete():
     """`blkreel check` ends as the capture did. It states lost events and those without an issue by their numbers."""
     end = {**end_block(seen=900, lost=7, unmatched=3), "monotonic_ns": 1, "realtime_ns": 1, "stopped_ns": 1}
-    (counters,) = ended(end, {"devices": [{"name": "loop0"}]})["import_warnings"]
+    metadata = ended(end, {"devices": [{"name": "loop0"}]})
+    (counters,) = metadata["import_warnings"]
+    assert missing_ios(metadata) == [counters]
     assert counters.startswith("the kernel's counters say 1,000 I/Os")
 
 

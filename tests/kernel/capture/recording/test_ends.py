@@ -106,7 +106,7 @@ def test_a_killed_capture_takes_its_helper_along_and_can_be_recovered(started, b
     assert checked.returncode == wanted, "the helper came to its end: nothing is missing"
 
 
-def test_a_dead_helper_costs_the_ledger_and_not_the_rows(started, loop_drive, tmp_path):
+def test_a_dead_helper_costs_the_ledger_and_not_the_rows(started, loop_drive, tmp_path, blkreel):
     drive = loop_drive()
     process = started(drive)
     read(drive, 1000)
@@ -116,6 +116,8 @@ def test_a_dead_helper_costs_the_ledger_and_not_the_rows(started, loop_drive, tm
     assert process.returncode == 3
     assert "broke off" in stderr and "signal 9" in stderr
     assert open_trace(tmp_path / "t.parquet").rows == 1000
+    assert "the capture broke off" in blkreel("info", tmp_path / "t.parquet").stdout
+    assert "the capture is not complete" in blkreel("report", tmp_path / "t.parquet").stdout
 
 
 def test_a_time_span_ends_by_itself(blkreel, loop_drive, tmp_path):

@@ -144,6 +144,13 @@ def test_a_copy_of_a_run_is_no_repetition(tmp_path, four_runs):
         present.compare([*four_runs, copy])
 
 
+def test_report_of_a_capture_that_ended_early_is_qualified(tmp_path):
+    path = new_trace(tmp_path / "t.parquet", {"ledger": {"missing": ["loop2 is gone"]}}, submit_ns=[1])
+    verdict = present.report(path)["entry"]["verdict"]
+    assert verdict["level"] == "qualified" and verdict["reasons"][0]["code"] == "incomplete_capture"
+    assert verdict["reasons"][0]["text"] == "the capture is not complete: loop2 is gone"
+
+
 def test_report_of_a_trace_names_threads_and_losses(tmp_path):
     document = present.report(write_trace(tmp_path / "game.parquet", lost=7))
     assert document["threads"][0]["name"] == "aria2c"

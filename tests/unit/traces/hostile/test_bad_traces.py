@@ -99,6 +99,11 @@ def test_lost_events_are_shown_and_not_an_error(tmp_path, blkreel):
     assert "17 events" in blkreel("info", tmp_path / "t.parquet").stdout
 
 
+def test_what_is_missing_is_shown(tmp_path, blkreel):
+    new_trace(tmp_path / "t.parquet", {"import_warnings": ["loop2 is gone"]}, submit_ns=[1])
+    assert "loop2 is gone" in blkreel("info", tmp_path / "t.parquet").stdout
+
+
 def _errors(path, metadata=None, **columns):
     """What check() finds in a trace of two rows with the given values."""
     values = {"submit_ns": [0, 10], "latency_ns": 5, "op": [0, 1], **columns}
