@@ -3,7 +3,7 @@
 import sys
 import time
 from collections import Counter
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Any, NamedTuple
@@ -50,6 +50,7 @@ from blkreel.replay.prepare.compares import compare_data, compared_blocks
 from blkreel.replay.prepare.states import PREFILL_BYTES, PREFILL_DEPTH
 from blkreel.replay.simulated import state as simulated_state
 from blkreel.replay.simulated.fitted import FittedReads
+from blkreel.replay.simulated.state import SimulatedState
 from blkreel.replay.streams.rules import ranges
 from blkreel.replay.telemetry.options import TelemetryOptions
 from blkreel.replay.telemetry.recorder import Recorder
@@ -150,6 +151,7 @@ class _Run:
         self._compute_curve: list[dict[str, Any]] | None = None
         self._phases: list[PhaseTimes] = []
         self._beside = self.plan if isinstance(self.plan, PlanBeside) else None
+        self._states: list[SimulatedState] | None = None
         try:
             schema = RUN_SCHEMA if self.plan.idle.cap_ns is None else COMPRESSED_RUN_SCHEMA
             self._spool = Spool(self.output.records, schema, {}, force=replay.force, public=True)
@@ -167,8 +169,20 @@ class _Run:
         self._host_effect = self._new_host_effect()
 
     def issue(self) -> Outcome:
+        with sigterm_as_interrupt():
+            try:
+                self._issue_on_drives()
+                return self._finish()
+            except KeyboardInterrupt:
+                if not self._records.issued.ios:
+                    raise
+                with suppress(BlkreelError):  # what `recover` makes of it has all I/Os, also on a full disk
+                    self._note()
+                raise Interrupted("the replay was interrupted before its results were written",
+                                  f"write them with: blkreel recover {self.output.path}") from None
+
+    def _issue_on_drives(self) -> None:
         with ExitStack() as stack:
-            stack.enter_context(sigterm_as_interrupt())
             try:
                 claims = [claim for target in self.plan.targets if (claim := stack.enter_context(held(target)))]
                 support = [stack.enter_context(write_support(claim, hinted=self._has_hints(drive),
@@ -186,7 +200,7 @@ class _Run:
                 raise
             if self.replay.last_use:
                 self.plan.forget_blocks()
-            states = states_before(self._beside) if self._beside else None
+            self._states = states_before(self._beside) if self._beside else None
             on_written = [state.about_to_write(drive.target, *drive.max_bytes, self.options.label)
                           for drive in self.plan.drives]
             try:
@@ -206,13 +220,15 @@ class _Run:
             for index, set_written in enumerate(on_written):
                 totals = self._records.of_target(index)
                 set_written(totals.changed_bytes, totals.bytes["discard"])
+
+    def _finish(self) -> Outcome:
         self._complete_inputs()
         partial = self._totals.get("stopped")
         if not partial and isinstance(self.plan.foreground, TracePlan):
             measured = self.plan.foreground, self._source["sha256"], self.replay.progress, self.options.engine
             self._zero_latency, self._compute_curve = zero_latency(*measured), compute_curve(*measured)
-        if not partial and self._beside and states:
-            self._phases = other_phases(self._beside, states, self.options.seed, self.options.payload,
+        if not partial and self._beside and self._states:
+            self._phases = other_phases(self._beside, self._states, self.options.seed, self.options.payload,
                                         self.replay.progress, self.options.engine, foreground_of)
         account = self._with_latency_log(self.account(partial))
         if account["baseline"] is None:

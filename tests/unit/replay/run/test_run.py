@@ -125,6 +125,20 @@ def test_a_missing_io_is_noticed(plan, tmp_path):
     assert "5 of 600 planned I/Os missing" in str(account["verdict"])
 
 
+def test_a_run_that_is_interrupted_after_its_last_io_is_recovered_with_all_of_them(plan, tmp_path, monkeypatch):
+    def interrupt(*arguments):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("blkreel.replay.run.run.zero_latency", interrupt)
+    with pytest.raises(Interrupted) as error:
+        replay(plan, tmp_path / "run", FakeEngine())
+    assert error.value.remedy == f"write them with: blkreel recover {tmp_path / 'run'}"
+    del error  # its traceback refers to the locked spool
+    account = open_trace(recover(tmp_path / "run/records.parquet")).metadata["run"]
+    assert account["issued_ops"] == account["completed_ops"] == ROWS
+    assert "missing" not in str(account["verdict"])
+
+
 def test_an_interrupted_run_is_readable_and_partial(plan, tmp_path):
     account = replay(plan, tmp_path / "run", FakeEngine(
         lambda call, rows: {n: v[-100:] for n, v in rows.items()} if call == 2 else rows, "interrupted"))
