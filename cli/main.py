@@ -44,7 +44,7 @@ def main() -> None:
     except click.exceptions.Exit as exit_:
         sys.exit(exit_.exit_code)
     except (PipeClosed, BrokenPipeError):
-        _end_of_pipe()
+        _end_without_stdout(141)
     except (Exception, KeyboardInterrupt) as error:  # noqa: BLE001 - a user gets one line, a bug report the traceback
         from blkreel.cli.failures import failure_of, print_failure, wants_json  # only a failure needs it
 
@@ -52,7 +52,9 @@ def main() -> None:
         try:
             print_failure(failure, wants_json(sys.argv[1:]))
         except BrokenPipeError:
-            _end_of_pipe()
+            _end_without_stdout(141)
+        except OSError:
+            _end_without_stdout(failure.exit_code)  # it is on a full disk; stderr has the message
         sys.exit(failure.exit_code)
 
 
@@ -72,6 +74,6 @@ def _import_numpy_in_little_memory() -> None:
         import numpy  # noqa: F401 - the library reads the variable now
 
 
-def _end_of_pipe() -> NoReturn:
+def _end_without_stdout(exit_code: int) -> NoReturn:
     os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # buffered output must not fail again when Python exits
-    sys.exit(141)
+    sys.exit(exit_code)

@@ -14,3 +14,10 @@ def test_a_closed_descriptor_is_given_to_the_null_device(blkreel, tmp_path, desc
     script = f'exec "{blkreel.command.with_name("python")}" -c "$1" {descriptor}>&-'
     subprocess.run(["/bin/bash", "-c", script, "bash", code], check=True, env=blkreel.environment, timeout=300)
     assert (tmp_path / "target").read_text() == "/dev/nullTrue"
+
+
+def test_a_stdout_on_a_full_disk_is_one_line(blkreel):
+    with open("/dev/full", "w") as full:
+        result = subprocess.run([blkreel.command, "samples", "--json"], stdout=full, stderr=subprocess.PIPE, text=True,
+                                env=blkreel.environment, timeout=300)
+    assert result.returncode == 1 and result.stderr == "blkreel: No space left on device\n"
