@@ -207,6 +207,8 @@ class Spool:
             self._save_metadata()
         try:
             return _finish(self.directory, self.output, self._metadata, self._schema, self._force, self._owner)
+        except FileNotFoundError:
+            raise BlkreelError(f"{self.directory} was moved or removed during the recording", "move it back") from None
         finally:
             self._close()
 
@@ -246,6 +248,8 @@ class Spool:
         self.reserve_file.close()
 
     def _save_metadata(self) -> None:
+        if not self.directory.is_dir():
+            return  # moved, with what was saved before; writing would make another one
         _write_metadata(self.directory, {**self._metadata, "spool_columns": self._schema.names})
 
 

@@ -33,6 +33,21 @@ from blkreel.traces.spool.contents import SpoolContents
 from blkreel.traces.spool.spool import Spool, recover
 
 
+def test_a_spool_that_is_moved_is_recovered_there(tmp_path):
+    (tmp_path / "old").mkdir()
+    spool = Spool(tmp_path / "old/t.parquet", TRACE_SCHEMA, {})
+    spool.append(columns(np.arange(100)))
+    spool.flush()
+    (tmp_path / "old").rename(tmp_path / "new")
+    spool.note({"command": ["game"]})
+    with pytest.raises(BlkreelError) as error:
+        spool.finish({})
+    assert error.value.remedy == "move it back"
+    assert not (tmp_path / "old").exists()
+    del spool
+    assert open_trace(recover(tmp_path / "new/t.parquet")).rows == 100
+
+
 @cases(16)
 @given(st.lists(st.lists(st.integers(0, 30 * 10**9), min_size=1, max_size=30), min_size=1, max_size=8),
        st.integers(1, 40))
