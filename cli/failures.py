@@ -6,6 +6,7 @@ import tempfile
 import traceback
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 import click
 
@@ -38,6 +39,8 @@ def failure_of(error: BaseException) -> Failure:
     if isinstance(error, click.ClickException):
         return _of_click(error)
     if isinstance(error, OSError) and error.strerror:
+        if isinstance(error, FileNotFoundError) and not error.filename and not Path().stat().st_nlink:
+            return Failure("system", "the current directory was removed", "change to another one: cd", 1)
         where = f"{error.filename}: " if error.filename else ""
         return Failure("system", f"{where}{error.strerror}", None, 1)
     return _internal(error)

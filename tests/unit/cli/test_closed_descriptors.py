@@ -1,4 +1,4 @@
-"""Commands that start without stdin, stdout or stderr: no file or pipe of theirs gets the number."""
+"""Commands that start without stdin, stdout or stderr, or a directory: no file or pipe of theirs gets the number."""
 
 import subprocess
 
@@ -21,3 +21,11 @@ def test_a_stdout_on_a_full_disk_is_one_line(blkreel):
         result = subprocess.run([blkreel.command, "samples", "--json"], stdout=full, stderr=subprocess.PIPE, text=True,
                                 env=blkreel.environment, timeout=300)
     assert result.returncode == 1 and result.stderr == "blkreel: No space left on device\n"
+
+
+def test_a_current_directory_that_was_removed_is_named(blkreel, tmp_path):
+    script = f'mkdir gone; cd gone; rmdir ../gone; exec "{blkreel.command}" report sample:app-start -o page.html'
+    result = subprocess.run(["/bin/sh", "-c", script], stderr=subprocess.PIPE, text=True, cwd=tmp_path,
+                            env=blkreel.environment, timeout=300)
+    assert (result.returncode, result.stderr) == (1, "blkreel: the current directory was removed; change to another "
+                                                     "one: cd\n")
