@@ -201,8 +201,7 @@ def test_a_job_in_the_background_of_a_script_ends_by_a_signal_between_two_runs_o
     before = signal.signal(signal.SIGINT, signal.SIG_IGN)
     try:
         with pytest.raises(KeyboardInterrupt), sigterm_as_interrupt():
-            os.kill(os.getpid(), number)
-            time.sleep(10)
+            signal.getsignal(number)(number, None)  # a real signal may come within a callback that swallows exceptions
     finally:
         signal.signal(signal.SIGINT, before)
 
