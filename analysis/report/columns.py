@@ -70,11 +70,11 @@ def columns_of(entries: list[Document]) -> list[Column]:
 
 
 def headline_of(entries: list[Document]) -> list[Metric]:
-    """The headline metrics at the paces of the entries: of writes if an entry has some, and an optional one only if
-    an entry has a value."""
+    """The headline metrics at the paces of the entries: of reads and writes if an entry has some, and an optional one
+    only if an entry has a value."""
     paces = dict.fromkeys(pace for entry in entries for pace in pace_names(entry["pace"]))
     return [metric for metric in headline_metrics(paces)
-            if (metric.op in ("", "read") or any(entry["figures"][metric.op]["ops"] for entry in entries))
+            if (not metric.op or any(entry["figures"][metric.op]["ops"] for entry in entries))
             and (not metric.optional or any(entry["headline"][metric.key]["value"] is not None for entry in entries))]
 
 

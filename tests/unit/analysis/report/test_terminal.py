@@ -2,9 +2,11 @@
 
 import re
 
+import numpy as np
 import pytest
 from rich.cells import cell_len
 from rich.text import Text
+from small_trace import new_trace
 from synthetic_runs import write_run
 
 from blkreel.analysis.report import present, terminal
@@ -63,6 +65,14 @@ def test_every_number_is_whole(documents, drives, width, detail):
     assert max(map(cell_len, table)) <= width
     if not detail.everything:
         assert len(lines) <= 25
+
+
+def test_traces_without_reads_have_the_columns_of_their_writes(tmp_path):
+    document = present.compare([new_trace(tmp_path / f"{name}.parquet", op=np.ones(1000, np.int8), latency_ns=latency)
+                                for name, latency in (("a", 700_000), ("b", 900_000))])
+    lines = plain(terminal.comparison_lines(document, Detail(), 80))
+    assert any("700 " in line for line in lines) and any("900 " in line for line in lines)
+    assert not any("Read" in line or "–" in line for line in lines)
 
 
 def test_each_drive_has_its_own_value(documents):
