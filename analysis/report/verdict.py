@@ -11,7 +11,7 @@ from blkreel.analysis.stats.ranking import ENOUGH_RUNS
 from blkreel.common import emulated
 from blkreel.common.device import NETWORKS
 from blkreel.common.units import duration
-from blkreel.common.verdict import Level, Reason, Verdict, judged, merged, note, reason, recorded
+from blkreel.common.verdict import UNSEEN_LIMIT, Level, Reason, Verdict, judged, merged, note, reason, recorded
 from blkreel.traces.format.metadata_types import Run, lacks, missing_ios
 
 Document = dict[str, Any]  # a JSON object: a document, a section, an entry or metadata
@@ -56,9 +56,12 @@ def verdict(metadata: Document, numbers: Document, limit: ProviderLimit | GroupL
         reasons += [reason("incomplete_capture", "qualified", f"the capture is not complete: {text}")
                     for text in missing_ios(metadata)]
         reasons += emulated.reasons(metadata.get("emulated") or [])
-        if not numbers["all"]["ops"]:
-            unseen = numbers["all"]["unseen_ops"]
+        ops, unseen = (numbers["all"][key] for key in ("ops", "unseen_ops"))
+        if not ops:
             add("no_completed_ios", "invalid", _no_completions(metadata, unseen))
+        elif (share := unseen / (ops + unseen)) > UNSEEN_LIMIT:
+            reasons.append(reason("unseen_completions", "qualified", f"{SHARE.text(share)} of the I/Os have no "
+                                  f"completion (limit {SHARE.text(UNSEEN_LIMIT)})", None, share, UNSEEN_LIMIT))
         return judged(reasons, notes=notes)
     if run.issued_ops == 0:
         add("no_completed_ios", "invalid", "it issued no I/O: there are no figures")

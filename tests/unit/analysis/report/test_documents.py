@@ -192,6 +192,15 @@ def test_a_trace_of_which_no_completion_was_seen_is_not_called_valid(blkreel, tm
     assert "invalid: none of 20 I/Os was seen to complete" in told and "Data rate" not in told
 
 
+@pytest.mark.parametrize(("unseen", "level"), [(1, "valid"), (3, "qualified")])
+def test_a_trace_without_many_completions_is_qualified(tmp_path, unseen, level):
+    latency = np.where(np.arange(200) < unseen, -1, 100)
+    verdict = present.report(new_trace(tmp_path / "some.parquet", latency_ns=latency))["entry"]["verdict"]
+    assert verdict["level"] == level
+    assert [(reason["code"], reason["value"]) for reason in verdict["reasons"]] == (
+        [("unseen_completions", 0.015)] if level == "qualified" else [])
+
+
 def test_brackets_in_a_label_are_shown_as_they_are(blkreel, tmp_path):
     runs = [write_run(tmp_path / name, label=f"{name} [/red] [bold]", seconds=3) for name in "abcde"]
     assert "a [/red] [bold]" in blkreel("report", runs[0]).stdout
