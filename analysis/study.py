@@ -395,11 +395,11 @@ def _distribution(part: ClassPartial, of: str) -> Distribution:
 
 
 def _tail(values: Distribution, points: int | None) -> list[tuple[int, int]]:
-    if points is not None:
-        return values.tail(points)
     distinct, counts = values.items()
-    at_least = np.cumsum(counts[::-1])[::-1]
-    return list(zip(distinct.tolist(), at_least.tolist(), strict=True))
+    at_least = dict(zip(distinct.tolist(), np.cumsum(counts[::-1])[::-1].tolist(), strict=True))
+    if points is not None:  # A chart has several points at one value, on the step of those that took as long.
+        at_least = {value: at_least.get(value, number) for value, number in values.tail(points)}
+    return list(at_least.items())
 
 
 def _fraction(percent: float | str) -> tuple[int, int]:

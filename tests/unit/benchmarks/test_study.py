@@ -113,8 +113,17 @@ def test_a_distribution_is_that_of_the_rows(runs):
         assert line.share_at_least == line.at_least / len(reads)
     few = study.latency("read", points=50)
     assert len(few) <= 50 and few.merge(whole).shape == few.shape
+    assert few.at_least.iloc[-1] == 1 and few.value_ns.iloc[-1] == whole.value_ns.max()
     response = study.latency("read", of="response", points=None)
     assert response.value_ns.max() == (reads.submit_ns + reads.latency_ns - reads.due_ns).max()
+
+
+def test_a_distribution_of_equal_values_has_a_line_for_each(tmp_path):
+    latency = np.repeat([100, 200, 300], [900, 99, 1])
+    study = blkreel.open(new_trace(tmp_path / "equal.parquet", latency_ns=latency))
+    for points in (None, 400):
+        assert study.latency("read", points=points).values.tolist() == [
+            [100, 1000, 1.0], [200, 100, 0.1], [300, 1, 0.001]]
 
 
 def test_rows_come_as_they_are_in_the_file(runs):
