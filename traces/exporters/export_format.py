@@ -78,9 +78,15 @@ class ExportFormat:
 
 def batches(trace: Trace, account: Account) -> Iterator[dict[str, np.ndarray]]:
     """The rows with all known columns, in submit order; counts them."""
+    for columns in columns_in(trace):
+        account.count_rows(len(columns["op"]))
+        yield columns
+
+
+def columns_in(trace: Trace, groups: range | None = None) -> Iterator[dict[str, np.ndarray]]:
+    """The rows with all known columns, of all row groups or of some."""
     names = [name for name in trace.schema.names if name in RUN_SCHEMA.names or name in OPTIONAL_COLUMNS]
-    for batch in trace.batches(names, BATCH_ROWS):
-        account.count_rows(batch.num_rows)
+    for batch in trace.batches(names, BATCH_ROWS, groups=groups):
         yield {name: batch[name].to_numpy() for name in names}
 
 

@@ -4,7 +4,6 @@ u32 time in s, u64 object, u32 size in bytes, i64 number of the next request of 
 An I/O is one request. Its object is the first sector of the I/O, with the device number in the upper 16 bits.
 """
 
-from collections.abc import Iterator
 from typing import IO
 
 import numpy as np
@@ -15,7 +14,7 @@ from blkreel.common.limits import check_state
 from blkreel.traces.format.schema import OPS, WRITES
 from blkreel.traces.format.trace import Trace
 
-from .export_format import Account, Columns, ExportFormat, chosen, is_op
+from .export_format import Account, Columns, ExportFormat, chosen, columns_in, is_op
 
 _RECORD = np.dtype([("time_s", "<u4"), ("object", "<u8"), ("size_bytes", "<u4"), ("next_request", "<i8")])
 _SECTOR_BYTES = 512
@@ -24,8 +23,6 @@ _MOST_GROUP_ROWS = 1 << 20
 # At the peak: of a row group, and of each object while those of two groups are joined.
 _GROUP_BYTES, _OBJECT_BYTES = 96 << 20, 64
 _REQUESTS = ("read", *WRITES)
-_NAMES = ["submit_ns", "op", "offset_bytes", "length_bytes", "device", "flags", "latency_ns", "queue_ns", "tid",
-          "waited_on", "status"]
 
 
 def _write(trace: Trace, file: IO[bytes], account: Account) -> None:
@@ -38,11 +35,12 @@ def _write(trace: Trace, file: IO[bytes], account: Account) -> None:
         raise TraceError(f"{trace.name} has a row group of {max(trace.group_rows):,} rows (limit {_MOST_GROUP_ROWS:,})",
                          f"write it again: {command_line('slice', trace.name, '--from', '0s', '-o', 'OUT.parquet')}")
     groups = range(len(trace.group_rows))
-    records = [sum(int(_requests(columns).sum()) for columns in _batches(trace, group)) for group in groups]
+    records = [sum(int(_requests(columns).sum()) for columns in columns_in(trace, range(group, group + 1)))
+               for group in groups]
     starts = np.cumsum([0, *records]).tolist()
     objects, requests = np.empty(0, np.uint64), np.empty(0, np.int64)
     for group in reversed(groups):
-        parts = [_records(columns, account) for columns in _batches(trace, group)]
+        parts = [_records(columns, account) for columns in columns_in(trace, range(group, group + 1))]
         group_records = np.concatenate(parts) if parts else np.empty(0, _RECORD)
         del parts
         objects, requests = _link(group_records, starts[group], objects, requests)
@@ -50,11 +48,6 @@ def _write(trace: Trace, file: IO[bytes], account: Account) -> None:
         file.seek(starts[group] * _RECORD.itemsize)
         file.write(group_records.tobytes())
         account.records += len(group_records)
-
-
-def _batches(trace: Trace, group: int) -> Iterator[dict[str, np.ndarray]]:
-    for batch in trace.batches(_NAMES, groups=range(group, group + 1)):
-        yield {name: batch[name].to_numpy() for name in _NAMES}
 
 
 def _requests(columns: Columns) -> np.ndarray:

@@ -200,6 +200,8 @@ def test_oracle_general_names_the_next_request_of_an_object(source, trace, expor
         for row in rows.itertuples()]
     others = Counter(OP_NAMES[code] for code in opened.table()["op"].to_pylist() if code > 1)
     assert account.omitted == others
+    for column in ("cpu", "tid", "latency_ns"):
+        assert account.not_expressed.get(column, 0) == (rows[column] >= 0).sum(), column
 
 
 @pytest.mark.parametrize("name, options, shared", [
