@@ -14,7 +14,7 @@ struct pair_device {
 	uint32_t number; /* as in events */
 	bool bio_based; /* no requests: from entry to completion */
 	uint64_t queued, issued, completed; /* events */
-	uint64_t seen[OP_COUNT]; /* I/Os completed after begun_ns up to stopped_ns */
+	uint64_t seen[OP_COUNT]; /* I/Os completed from begun_ns up to stopped_ns */
 };
 
 struct device_key {

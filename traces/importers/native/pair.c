@@ -83,13 +83,13 @@ static int add_queued(struct pairing *pairing, const struct blk_event *event, ui
 /* Whether the drive's counters that the ledger is held against include a completion of this time. */
 static bool is_counted(const struct pairing *pairing, uint64_t time_ns)
 {
-	return time_ns > pairing->begun_ns && time_ns <= pairing->stopped_ns;
+	return time_ns >= pairing->begun_ns && time_ns <= pairing->stopped_ns;
 }
 
-/* The tracer records a while before the capture begins, and longer than it lasts. complete_ns: 0 if it is not known. */
+/* The tracer records a while before the capture begins, and longer than it lasts. */
 static bool is_of_capture(const struct pairing *pairing, const struct pending *entry, uint64_t complete_ns)
 {
-	return entry->submit_ns <= pairing->stopped_ns && (!complete_ns || complete_ns > pairing->begun_ns);
+	return entry->submit_ns <= pairing->stopped_ns && complete_ns >= pairing->begun_ns;
 }
 
 static void emit(struct pairing *pairing, const struct pending *entry, uint64_t complete_ns)
@@ -111,16 +111,16 @@ static void emit(struct pairing *pairing, const struct pending *entry, uint64_t 
 
 	if (!is_of_capture(pairing, entry, complete_ns))
 		return;
-	if (complete_ns && is_counted(pairing, complete_ns))
+	if (complete_ns != TIME_UNSEEN && is_counted(pairing, complete_ns))
 		device->seen[entry->op]++;
 	rows_add(pairing->rows, &row);
 }
 
 static void emit_unseen(struct pairing *pairing, struct pending *entry)
 {
-	pairing->counts.unseen += is_of_capture(pairing, entry, 0);
+	pairing->counts.unseen += is_of_capture(pairing, entry, TIME_UNSEEN);
 	table_remove(&pairing->in_flight, entry);
-	emit(pairing, entry, 0);
+	emit(pairing, entry, TIME_UNSEEN);
 }
 
 static int on_queue(struct pairing *pairing, const struct blk_event *event, int8_t op)
@@ -247,6 +247,7 @@ static int on_issue(struct pairing *pairing, const struct blk_event *event, int8
 		.op = op,
 		.flags = event_flags(event),
 		.tid = UNKNOWN_TID,
+		.queued_ns = TIME_UNSEEN,
 		.submit_ns = event->time_ns,
 		.first_sector = place_of(event, op),
 		.length_bytes = event->bytes,
@@ -265,7 +266,7 @@ static int on_issue(struct pairing *pairing, const struct blk_event *event, int8
 	/* After a loss, a second issue of the same I/O means that the first one's completion was lost. */
 	if (twin && twin->remaining_bytes == io.remaining_bytes && twin->losses_before != pairing->losses)
 		emit_unseen(pairing, twin);
-	else if (twin && twin->remaining_bytes == io.remaining_bytes && !twin->repeats && !io.queued_ns)
+	else if (twin && twin->remaining_bytes == io.remaining_bytes && !twin->repeats && io.queued_ns == TIME_UNSEEN)
 		io.repeats = op != OP_FLUSH && !pairing->silent_losses; /* all flushes are equal */
 	io.sector = place_in_flight(event, op);
 	if (pairing->in_flight.count >= pairing->in_flight.room)
@@ -424,8 +425,8 @@ void pairing_finish(struct pairing *pairing)
 			emit_unseen(pairing, entry);
 			continue;
 		}
-		pairing->counts.in_flight_at_end += is_of_capture(pairing, entry, 0);
+		pairing->counts.in_flight_at_end += is_of_capture(pairing, entry, TIME_UNSEEN);
 		table_remove(&pairing->in_flight, entry);
-		emit(pairing, entry, 0);
+		emit(pairing, entry, TIME_UNSEEN);
 	}
 }

@@ -71,9 +71,9 @@ void rows_add(struct rows *rows, const struct trace_row *row)
 	uint32_t at = buffer->rows++;
 
 	buffer->submit_ns[at] = (int64_t)(row->submit_ns - rows->epoch_ns);
-	buffer->latency_ns[at] = row->complete_ns >= row->submit_ns ? (int64_t)(row->complete_ns - row->submit_ns) : -1;
-	buffer->queue_ns[at] = row->queued_ns && row->queued_ns <= row->submit_ns ?
-			       (int64_t)(row->submit_ns - row->queued_ns) : -1;
+	buffer->latency_ns[at] = row->complete_ns != TIME_UNSEEN && row->complete_ns >= row->submit_ns ?
+				 (int64_t)(row->complete_ns - row->submit_ns) : -1;
+	buffer->queue_ns[at] = row->queued_ns <= row->submit_ns ? (int64_t)(row->submit_ns - row->queued_ns) : -1;
 	buffer->offset_bytes[at] = (int64_t)(row->sector * SECTOR_BYTES);
 	buffer->length_bytes[at] = row->length_bytes;
 	buffer->flags[at] = (int32_t)row->flags;

@@ -8,10 +8,12 @@
 
 #include <stdint.h>
 
+#define TIME_UNSEEN UINT64_MAX /* time 0 is that of the first event in a dump of `blkparse -d` */
+
 struct trace_row {
-	uint64_t queued_ns; /* 0: unknown */
+	uint64_t queued_ns; /* or TIME_UNSEEN, as complete_ns */
 	uint64_t submit_ns;
-	uint64_t complete_ns; /* 0: not seen */
+	uint64_t complete_ns;
 	uint64_t sector;
 	uint32_t length_bytes;
 	uint32_t flags;

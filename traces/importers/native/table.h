@@ -15,7 +15,7 @@ struct pending {
 	/* set at entry into the block layer */
 	uint32_t flags;
 	int32_t tid;
-	uint64_t queued_ns; /* 0: not seen */
+	uint64_t queued_ns; /* TIME_UNSEEN: no entry seen */
 	/* set at issue */
 	uint64_t submit_ns;
 	uint64_t first_sector;

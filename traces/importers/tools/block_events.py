@@ -46,7 +46,7 @@ _MINOR_BITS = 20
 _MAX_CPUS = 1 << 16
 _MAX_SECTOR = (1 << 63) >> 9
 _TOLERATED_STEP_NS = 1_000_000_000  # as the decoder's
-# The decoder takes time 0 as unknown.
+# The first event may be later than others by as much as a step back.
 _SHIFT_NS = 1_000_000_000
 _LAYOUT = [("submit_ns", "i8"), ("latency_ns", "i8"), ("queue_ns", "i8"), ("offset_bytes", "i8"),
            ("length_bytes", "i8"), ("flags", "i4"), ("tid", "i4"), ("device", "i2"), ("cpu", "i2"), ("status", "i2"),

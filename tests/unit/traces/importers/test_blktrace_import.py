@@ -89,9 +89,12 @@ def recording_of(text):
     ("D20 0+32 R1, C50 0 R0, C70 8+24 R0", {"length_bytes": [16384], "latency_ns": [50]}, {}),
     ("C5 8 R0, D20 16 R1, C30 16 R0, Q40 24 R1, D41 24 R1", {"latency_ns": [10, -1]},
      {"in_flight_at_start": 1, "in_flight_at_end": 1}),
+    # The first event of a dump of `blkparse -d` is at time 0.
+    ("D0 8 R1, D0 16 R1, Q0 24 R1, D5 24 R1, C0 16 R1", {"latency_ns": [0, -1, -1], "queue_ns": [-1, -1, 5]},
+     {"in_flight_at_end": 2}),
     ("Q10 8 W5, C40 8 W5", {"latency_ns": [30], "tid": [5]}, {"capture_layer": "bio"})],
     ids=["two at one place", "merged, of who made it", "requeued, of its last issue", "the part that a requeue leaves",
-         "a completion in parts", "cut by the ends", "a drive without requests"])
+         "a completion in parts", "cut by the ends", "at time 0", "a drive without requests"])
 def test_events_become_the_ios_that_they_are_of(rows_of, text, columns, metadata):
     rows, result = rows_of(recording_of(text))
     assert {name: rows[name].tolist() for name in columns} == columns
