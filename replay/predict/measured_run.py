@@ -172,7 +172,8 @@ def _beside(mask: np.ndarray, submit_ns: np.ndarray, latency_ns: np.ndarray) -> 
 
 
 def with_baselines(paths: Sequence[str]) -> list[MeasuredRun]:
-    """The runs of the directories, each with the run alone that a run beside a background has."""
+    """The runs of the directories, each with the run alone that a run beside a background has. Raises UsageError for
+    one that is named twice, a copy, and a run alone that is named beside its run."""
     runs = []
     for path in paths:
         run = read_run(path)
@@ -180,6 +181,11 @@ def with_baselines(paths: Sequence[str]) -> list[MeasuredRun]:
         baseline = run.account.baseline
         if run.has_background and baseline and baseline.verdict != "invalid":
             runs.append(read_run(str(run.trace.path.parent / baseline.path)))
+    known: dict[str, MeasuredRun] = {}
+    for run in runs:
+        if (first := known.setdefault(run.trace.footer.identity, run)) is not run:
+            raise UsageError(f"{run.trace.path} and {first.trace.path} are one run", "name each run once, and no "
+                             "baseline of a run that is named: it is fitted too")
     return runs
 
 

@@ -3,6 +3,7 @@
 import json
 import re
 import tomllib
+from shutil import copytree
 
 import numpy as np
 import pyarrow as pa
@@ -161,11 +162,14 @@ def test_an_existing_file_is_kept(fitted, place, blkreel):
 
 
 @pytest.mark.parametrize("name, message", [
-    ("capture", "is a capture"), ("other", "runs on different drives: size_bytes"), ("short", "fewer than 100")])
+    ("capture", "is a capture"), ("other", "runs on different drives: size_bytes"), ("short", "fewer than 100"),
+    ("copy", "are one run")])
 def test_runs_that_no_drive_can_be_fitted_to(fitted, place, blkreel, tmp_path, name, message):
     runs = [place / "run-1-original"]
     if name == "capture":
         runs = [place / "1.parquet"]
+    elif name == "copy":
+        runs.append(copytree(runs[0], tmp_path / name))
     else:
         trace, drive = place / "2.parquet", "nil:16GiB,clock=virtual"
         if name == "short":
