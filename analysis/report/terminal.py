@@ -46,8 +46,8 @@ def comparison_lines(document: Document, detail: Detail, width: int, more_lines:
     """A comparison as lines of rich markup. more_lines: what the caller prints behind them."""
     sections = document["sections"]
     if detail.everything:
-        return [*_notes(document, width), *_everything(sections, width), *_verdicts(sections, detail, width)]
-    head = _notes(document, width)
+        return [*_head(document, width), *_everything(sections, width), *_verdicts(sections, detail, width)]
+    head = _head(document, width)
     closing = _verdicts(sections, detail, width)
     room = MOST_LINES - len(head) - len(_verdicts(sections, Detail(), width)) - more_lines - _HINT_LINES
     table = _fitted(sections, width, room)
@@ -123,8 +123,11 @@ def _wrapped(text: str, width: int) -> list[str]:
     return [escape(line) for line in wrapped(text, width)]
 
 
-def _notes(document: Document, width: int) -> list[str]:
-    return [line for note in document["notes"] for line in _wrapped(f"Note: {note}", width)]
+def _head(document: Document, width: int) -> list[str]:
+    """The notes, and of several workloads the answer over all."""
+    over = _wrapped(document["answer"]["sentence"], width) if document.get("relative_performance") else []
+    return [*(line for note in document["notes"] for line in _wrapped(f"Note: {note}", width)),
+            *(f"[bold]{line}[/]" for line in over)]
 
 
 def _fitted(sections: Sequence[Document], width: int, room: int) -> _Table:

@@ -147,6 +147,7 @@ def test_several_sections_share_the_lines(tmp_path, run_paths):
     assert len(document["sections"]) == 5
     lines = plain(terminal.comparison_lines(document, Detail(), 80))
     assert len(lines) <= 25
+    assert " ".join(" ".join(lines).split()).startswith(document["answer"]["sentence"])  # over all sections
     for cap in (2, 3, 5, 10, 25):
         assert any(f"idle capped at {cap} ms" in line for line in lines)
     many = present.compare([*capped, *run_paths])
