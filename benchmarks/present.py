@@ -64,7 +64,7 @@ def _attached(group: Sequence[NamedResults]) -> Attached:
     report = REPORTS[content["report"]]
     runs = {drive.key: value.repeats for drive in drives if (value := report.headline(drive)) is not None}
     title = str(content["test"] or content["report"])
-    score = Score(title, "score", report.better == "higher", report.headline_text, runs)
+    score = Score(title, "score", report.better == "higher", report.headline_unit.text, runs)
     return Attached(content, score, models_of(drives),
                     lambda highlight, drives_file: page_of(content, highlight, drives_file))
 

@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any, cast
 
 from blkreel import __version__
-from blkreel.analysis.metrics.definitions.headline import leading_metrics
-from blkreel.analysis.metrics.definitions.metric import TEXT, UNITS, pace_names
+from blkreel.analysis.metrics.definitions.headline import WRITE_WAIT, leading_metrics
+from blkreel.analysis.metrics.definitions.metric import TEXT, pace_names
 from blkreel.analysis.metrics.definitions.registry import METRICS, figures, value_at
 from blkreel.analysis.metrics.measure import Measured
 from blkreel.analysis.metrics.partials.partial_file import VERSION as PARTIAL_VERSION
@@ -77,7 +77,7 @@ def of_measured(measured: Measured, host: str) -> tuple[Result, bytes]:
         "pace": document.pace_title(measured), "state": state_words(dict(run.state)) if run.state else "",
         "simulated": run.simulated, "rows": measured.rows,
         "verdict": verdict(metadata, numbers), "metrics": metrics,
-        "headline": next((metric.key for metric in leading_metrics(paces) if metric.key in metrics), ""),
+        "headline": next((metric.key for metric in (*leading_metrics(paces), WRITE_WAIT) if metric.key in metrics), ""),
         "started_at": run.started_at or _started_at(metadata), "kernel": metadata.get("kernel") or "",
         "blkreel": run.environment.blkreel,
         "partial": {"sha256": hashlib.sha256(partial).hexdigest(), "bytes": len(partial), "version": PARTIAL_VERSION},
@@ -182,9 +182,8 @@ def _test_metrics(results: dict[str, Any]) -> dict[str, MetricValue]:
     report = REPORTS[results["report"]]
     value = report.headline(drives_of(results)[0])
     if value is not None and value.value is not None:
-        unit = next((unit.symbol for unit in UNITS if unit.text is report.headline_text), "")
-        metrics["score"] = {"value": value.value, "unit": unit, "low": value.low, "high": value.high, "n": value.n,
-                            "better": report.better}
+        metrics["score"] = {"value": value.value, "unit": report.headline_unit.symbol, "low": value.low,
+                            "high": value.high, "n": value.n, "better": report.better}
     for table in results["tables"]:
         if not table["columns"]:
             continue

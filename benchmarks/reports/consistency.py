@@ -270,4 +270,4 @@ def _over_time(context: ChartContext, state: str, part: str, id_: str, title: st
                       "; the strip at the bottom zooms.", notes=tuple(notes), wide=True, zooms=True)
 
 
-REPORT = Report(report, sections, lambda drive: drive.of_state(0, "downside_score"), "higher", NUMBER.text)
+REPORT = Report(report, sections, lambda drive: drive.of_state(0, "downside_score"), "higher", NUMBER)

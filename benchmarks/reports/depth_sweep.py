@@ -208,4 +208,4 @@ def _at_depths(context: ChartContext, state: str, base: FigurePath, prefix: str,
                     better="higher", form="rate", order_part=len(compared) - 1)
 
 
-REPORT = Report(report, sections, lambda drive: drive.of_state(0, "best_mb_s"), "higher", MB_S_UNIT.text)
+REPORT = Report(report, sections, lambda drive: drive.of_state(0, "best_mb_s"), "higher", MB_S_UNIT)

@@ -241,4 +241,4 @@ def _slowest_mix(context: ChartContext, points: Sequence[Point], states: Sequenc
     return f"Slowest at {least.x} % reads{state}: {plain(least.y, 'rate')}."
 
 
-REPORT = Report(report, sections, lambda drive: drive.of_state(-1, "mean", "mb_s"), "higher", MB_S_UNIT.text)
+REPORT = Report(report, sections, lambda drive: drive.of_state(-1, "mean", "mb_s"), "higher", MB_S_UNIT)

@@ -535,4 +535,4 @@ def _waiting(context: ChartContext, state: str) -> Chart | None:
                  table, better="lower", text="Latency-weighted percentiles: each read has its latency as weight.")
 
 
-REPORT = Report(report, sections, lambda drive: drive.of_state(0, MIXED, "read_wait_ns"), "lower", NS.text)
+REPORT = Report(report, sections, lambda drive: drive.of_state(0, MIXED, "read_wait_ns"), "lower", NS)

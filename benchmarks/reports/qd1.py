@@ -9,6 +9,7 @@ from blkreel.analysis.charts.axes import Axis
 from blkreel.analysis.charts.curves import curves
 from blkreel.analysis.charts.model import Chart, Column, Section, Table
 from blkreel.analysis.charts.spec import Point
+from blkreel.analysis.metrics.definitions.metric import number_unit
 from blkreel.analysis.metrics.partials.distributions import ValueCounts
 from blkreel.benchmarks import metric
 from blkreel.benchmarks.charts.chart_context import MB_S, ChartContext, efficiency, ranking, section, slug
@@ -31,7 +32,6 @@ from blkreel.benchmarks.step import BenchmarkStep
 from blkreel.benchmarks.step_metrics.sensors import sensors_of
 from blkreel.benchmarks.step_metrics.step_stats import COLUMNS, StepStats, arrays, energy_note, step_stats
 from blkreel.common import units
-from blkreel.common.units import digits
 from blkreel.traces.format.trace import Trace
 
 from .depth_sweep import ROLE as SWEEP
@@ -298,4 +298,4 @@ def _headline(drive: DriveResults) -> Value | None:
                  for index in drive.keys("states", state, "qd1")), None)
 
 
-REPORT = Report(report, sections, _headline, "higher", lambda value: f"{digits(value)} kIOPS")
+REPORT = Report(report, sections, _headline, "higher", number_unit("kIOPS"))

@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from blkreel.analysis.charts.model import Section
+from blkreel.analysis.metrics.definitions.metric import Unit
 from blkreel.benchmarks.charts.chart_context import ChartContext
 from blkreel.benchmarks.charts.drives import DriveResults, Value
 from blkreel.benchmarks.results.directory import Runs, Test
@@ -14,12 +15,12 @@ from blkreel.benchmarks.results.document import Content
 class Report:
     """content: the figures, tables and series of a test. sections: of a page of several drives.
 
-    headline: the figure that ranks the drives; None if a drive has none. better: "higher" or "lower". headline_text:
-    that figure as text.
+    headline: the figure that ranks the drives; None if a drive has none. better: "higher" or "lower". headline_unit:
+    of that figure.
     """
 
     content: Callable[[Test, Runs], Content]
     sections: Callable[[ChartContext], Iterable[Section]]
     headline: Callable[[DriveResults], Value | None]
     better: str
-    headline_text: Callable[[float], str]
+    headline_unit: Unit

@@ -336,4 +336,4 @@ def _sizes(context: ChartContext, state: str, fills: Fills) -> Chart:
                  "How much of the cache a rest recovers.", tuple(sorted(notes))[:3])
 
 
-REPORT = Report(report, sections, lambda drive: drive.of_state(0, "fast_bytes"), "higher", BYTES.text)
+REPORT = Report(report, sections, lambda drive: drive.of_state(0, "fast_bytes"), "higher", BYTES)

@@ -123,4 +123,4 @@ def _rounds(context: ChartContext, of: list[str]) -> Iterator[Chart]:
 
 
 REPORT = Report(report, sections, lambda drive: next((
-    drive.value("of", of, "steady_mb_s") for of in drive.keys("of")), None), "higher", MB_S_UNIT.text)
+    drive.value("of", of, "steady_mb_s") for of in drive.keys("of")), None), "higher", MB_S_UNIT)

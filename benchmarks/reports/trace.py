@@ -225,4 +225,4 @@ def _full_empty(context: ChartContext) -> Chart | None:
                  "higher", "Data rate that remains once the drive is full.")
 
 
-REPORT = Report(report, sections, lambda drive: drive.of_state(-1, "data_rate_mb_s"), "higher", MB_S_UNIT.text)
+REPORT = Report(report, sections, lambda drive: drive.of_state(-1, "data_rate_mb_s"), "higher", MB_S_UNIT)

@@ -273,4 +273,4 @@ def _keys(context: ChartContext, *path: str) -> list[str]:
     return list(dict.fromkeys(key for drive in context.drives for key in drive.keys(*path)))
 
 
-REPORT = Report(report, sections, lambda drive: drive.of_state(-1, "score"), "higher", NUMBER.text)
+REPORT = Report(report, sections, lambda drive: drive.of_state(-1, "score"), "higher", NUMBER)

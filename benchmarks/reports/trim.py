@@ -11,6 +11,7 @@ from blkreel.analysis.charts.curves import curves
 from blkreel.analysis.charts.model import Chart, Column, Section
 from blkreel.analysis.charts.spec import Point
 from blkreel.analysis.metrics.accumulator import SECOND_NS
+from blkreel.analysis.metrics.definitions.metric import number_unit
 from blkreel.benchmarks import metric
 from blkreel.benchmarks.charts.chart_context import ChartContext, ranking, section
 from blkreel.benchmarks.charts.drives import DriveResults
@@ -29,7 +30,6 @@ from blkreel.benchmarks.step import BenchmarkStep
 from blkreel.benchmarks.step_metrics import Array
 from blkreel.benchmarks.step_metrics.sensors import sensors_of
 from blkreel.benchmarks.step_metrics.step_stats import COLUMNS, StepStats, arrays, step_stats
-from blkreel.common.units import digits
 from blkreel.traces.format.schema import OPS
 from blkreel.traces.format.trace import Trace
 
@@ -317,4 +317,4 @@ def _whole(context: ChartContext) -> Chart | None:
 
 REPORT = Report(report, sections, lambda drive: next((
     drive.value("extents", run, "added_s_per_gb") for run in drive.keys("extents")), None), "lower",
-    lambda value: f"{digits(value)} s/GB")
+    number_unit("s/GB"))

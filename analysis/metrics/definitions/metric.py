@@ -41,6 +41,11 @@ TEXT = Unit("", "", "text", str)
 UNITS = (NS, MB_S, BYTES, COUNT, NUMBER, IOPS, SHARE, TEXT)
 
 
+def number_unit(symbol: str) -> Unit:
+    """A unit of benchmarks only: three digits before its symbol."""
+    return Unit(symbol, "", "number", lambda value: f"{units.digits(value)} {symbol}".strip())
+
+
 @dataclass(frozen=True)
 class Metric:
     """One metric of a run or trace.

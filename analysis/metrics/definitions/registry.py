@@ -17,7 +17,6 @@ from blkreel.analysis.metrics.partials.formulas import mb_per_s, ratio
 from blkreel.analysis.metrics.partials.partial import ClassPartial, Partial
 from blkreel.analysis.metrics.run_times import RunTimes
 from blkreel.analysis.metrics.write_amplification import LARGEST_UNCERTAINTY, write_amplification
-from blkreel.common import units
 from blkreel.common.printable import within_sentence
 
 from .metric import (
@@ -32,12 +31,14 @@ from .metric import (
     SHARE,
     TEXT,
     TIMED,
+    UNITS,
     UNTIMED,
     Better,
     Metric,
     Unit,
     Value,
     column_name,
+    number_unit,
 )
 
 _ROWS = {"read": "reads", "write": "writes", "other": "others"}  # in recompute
@@ -482,10 +483,10 @@ def figures(partial: Partial, times: RunTimes | None = None) -> dict[str, Any]:
 
 @cache
 def metric_of(key: str, symbol: str, better: Better) -> Metric:
-    """The metric of a key. One of a benchmark has its key as title, and three digits before the symbol of its unit."""
-    return METRICS.get(key) or Metric(
-        key, key, key.rpartition("/")[2].replace("_", " ").capitalize(),
-        Unit(symbol, "", "number", lambda value: f"{units.digits(value)} {symbol}".strip()), "", _nothing, better)
+    """The metric of a key. One of a benchmark has its key as title."""
+    unit = next((unit for unit in UNITS if symbol and unit.symbol == symbol), None) or number_unit(symbol)
+    return METRICS.get(key) or Metric(key, key, key.rpartition("/")[2].replace("_", " ").capitalize(), unit, "",
+                                      _nothing, better)
 
 
 def value_at(figures: Any, path: str) -> Any:

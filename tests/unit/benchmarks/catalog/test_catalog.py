@@ -3,6 +3,7 @@
 import errno
 import json
 import os
+import re
 import shutil
 from contextlib import contextmanager
 from pathlib import Path
@@ -12,9 +13,11 @@ from cases import cases
 from hypothesis import given
 from hypothesis import strategies as st
 from synthetic_catalog import run_of, variant
-from synthetic_tests import MS, MadeTest, closed_loop
+from synthetic_fleet import small_test
+from synthetic_tests import MS, MadeTest, closed_loop, write_step
 
 import blkreel
+from blkreel.analysis.metrics.definitions.registry import metric_of
 from blkreel.benchmarks.catalog import Catalog, collected, tables
 from blkreel.benchmarks.catalog.result import CatalogError, NewerVersion, checksum_of, dump, id_of
 from blkreel.benchmarks.catalog.verify import verify
@@ -64,6 +67,22 @@ def test_a_test_has_its_score_and_its_tables(tmp_path, a_test):
     full = result["results"]["figures"]["states"]["full"]
     assert metrics.value["latency/full:reads/p99_ns"] == full["reads"]["p99_ns"]
     assert catalog.entries().kind.tolist() == ["test"]
+
+
+@pytest.mark.parametrize(("kind", "unit", "text"), [
+    ("mixed-burst", "ns", r"[\d.]+ m?s"), ("cache", "bytes", r"[\d.]+ [MG]B"), ("qd1", "kIOPS", r"[\d.]+ kIOPS"),
+    ("trim", "s/GB", r"[\d.]+ s/GB"), ("trace", "MB/s", r"[\d.]+ MB/s")])
+def test_the_score_of_a_test_has_a_unit(tmp_path, kind, unit, text):
+    score = collected(small_test(tmp_path / kind, kind), host="lab")[0]["metrics"]["score"]
+    assert score["unit"] == unit
+    assert re.fullmatch(text, metric_of("score", unit, "").unit.text(score["value"]))
+
+
+@pytest.mark.parametrize(("op", "headline"), [(0, "read_wait"), (1, "write_wait")])
+def test_a_run_without_reads_has_a_headline_of_its_writes(tmp_path, op, headline):
+    rows = {**closed_loop(1500, 100_000, 4), "op": [op] * 1500}
+    result, _ = collected(write_step(tmp_path / "run", rows, pace={"name": "original", "depth": None}), host="lab")
+    assert result["headline"] == headline
 
 
 def test_the_same_run_twice_is_one_wherever_it_lies(catalog, small_runs, tmp_path):
