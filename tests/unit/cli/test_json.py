@@ -1,8 +1,10 @@
 """The document of each command matches its schema. tests/kernel/capture has those of capture and
 top, demo/test_demo_command.py that of demo."""
 
+import importlib
 import json
 import math
+import pkgutil
 
 import jsonschema
 import pytest
@@ -11,7 +13,9 @@ from documents import SCHEMAS, valid_document
 from small_trace import new_trace
 from tree import TREE
 
+import blkreel as blkreel_package
 from blkreel.cli.command_table import all_commands
+from blkreel.common.errors import BlkreelError
 from blkreel.common.files.json_file import finite
 
 RECIPE = """
@@ -94,6 +98,18 @@ def test_errors_are_documents(command, blkreel, tmp_path):
     result = blkreel(*command.split(), "--no-such-option", "--json", check=False, cwd=tmp_path)
     assert result.returncode == 2
     assert valid_document("error", result.stdout)["error"]["code"] == "usage"
+
+
+def test_the_code_of_every_error_is_documented():
+    for module in pkgutil.walk_packages(blkreel_package.__path__, "blkreel."):
+        if not module.name.endswith("__main__") and ".lib" not in module.name:
+            importlib.import_module(module.name)
+    errors, codes = [BlkreelError], set()
+    while errors:
+        codes.add((error := errors.pop()).code)
+        errors += error.__subclasses__()
+    documented = json.loads((SCHEMAS / "error.json").read_text())["properties"]["error"]["properties"]["code"]["enum"]
+    assert codes - set(documented) == set()
 
 
 @pytest.mark.parametrize("words, code, exit_code", [
