@@ -16,7 +16,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from blkreel.analysis.metrics.definitions.headline import RELATIVE_PERFORMANCE, usable_keys, why_refused
-from blkreel.analysis.metrics.definitions.metric import Metric, pace_names
+from blkreel.analysis.metrics.definitions.metric import SHARE, Metric, pace_names
 from blkreel.analysis.metrics.definitions.registry import METRICS, find
 from blkreel.analysis.stats.intervals import geometric_mean, welch
 from blkreel.analysis.stats.ranking import ENOUGH_RUNS
@@ -386,7 +386,11 @@ def _check_pace(condition: Condition, metric: Metric, paces: tuple[str, ...]) ->
 
 
 def _in_unit(condition: Condition, metric: str) -> str:
-    unit = _unit(metric)
+    unit, definition = _unit(metric), find(metric)
+    is_share = metric == RELATIVE_PERFORMANCE or definition is not None and definition.unit is SHARE
+    if is_share and condition.kind == "change" and not re.search("[<>=] *[+\\-−]", condition.text):
+        raise UsageError(f"--fail-if {condition.text!r}: {metric} is a share, so the limit may be one or a change",
+                         f"write {condition.limit:g} for the share, {condition.limit * 100:+g}% for its change")
     if condition.kind not in ("change", unit):
         like = {"_ns": "2ms", "_mb_s": "500MB/s", "_bytes": "8GiB", "": "1.5"}[unit]
         problem = f"{metric} is not in that unit" if condition.kind else f"the limit of {metric} needs a unit"
@@ -407,7 +411,9 @@ def _percent(share: float) -> str:
 
 
 def _value(metric: str, value: float | None) -> str:
-    unit = _unit(metric)
+    unit, definition = _unit(metric), find(metric)
+    if value is not None and (metric == RELATIVE_PERFORMANCE or definition and definition.unit is SHARE):
+        return SHARE.text(value)
     if unit == "_ns":
         return units.duration(value)
     if unit == "_bytes":

@@ -166,6 +166,17 @@ def test_a_metric_without_meaning_at_the_pace_is_refused():
             check(text, *drives)
 
 
+@pytest.mark.parametrize("metric", ["written_on_time", "writer.written_on_time", "relative_performance"])
+def test_percent_of_a_share_is_not_taken_for_a_change(metric):
+    entries = [entry("a", EVEN), entry("b", EVEN)]
+    for one in entries:
+        one["figures"]["writer"] = {"written_on_time": 0.5}
+    document = {"sections": [{"title": "Original timing", "entries": entries}] * 2}
+    with pytest.raises(UsageError, match="is a share") as error:
+        conditions.check(document, [conditions.parse(f"{metric} < 99%")])
+    assert error.value.remedy == "write 0.99 for the share, +99% for its change"
+
+
 def test_a_base_that_is_none_of_them():
     with pytest.raises(UsageError, match="none of these drives; did you mean 'base'"):
         check("read_wait > 1%", entry("base", EVEN), entry("new", EVEN), base="bsae")
