@@ -35,8 +35,9 @@ def out_of_order() -> TraceError:
 
 
 def out_of_range() -> TraceError:
-    return TraceError("rows have times, places or lengths that no drive has",
-                      "see what is wrong with the trace: blkreel check TRACE")
+    return TraceError("rows have times, lengths or offsets that no drive has (negative, or from 2^60 ns, 2^50 or 2^62 "
+                      "bytes on), or sums of them beyond 2^63", "see what is wrong: blkreel check TRACE; "
+                      "of a valid one leave such rows out: blkreel slice --to TIME")
 
 
 @dataclass(frozen=True)

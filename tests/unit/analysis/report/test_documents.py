@@ -201,6 +201,13 @@ def test_a_trace_without_many_completions_is_qualified(tmp_path, unseen, level):
         [("unseen_completions", 0.015)] if level == "qualified" else [])
 
 
+def test_a_valid_trace_with_sums_that_do_not_fit_is_refused_with_the_limits(blkreel, tmp_path):
+    path = new_trace(tmp_path / "long.parquet", latency_ns=[1, 1 << 60])
+    assert blkreel("check", path).returncode == 0
+    refused = blkreel("report", path, check=False)
+    assert refused.returncode == 1 and "2^60 ns" in refused.stderr and "blkreel slice" in refused.stderr
+
+
 def test_brackets_in_a_label_are_shown_as_they_are(blkreel, tmp_path):
     runs = [write_run(tmp_path / name, label=f"{name} [/red] [bold]", seconds=3) for name in "abcde"]
     assert "a [/red] [bold]" in blkreel("report", runs[0]).stdout
