@@ -9,7 +9,7 @@ from typing import Any
 from blkreel.common.errors import TraceError, UsageError
 from blkreel.common.files.storage_url import Location, StorageUrl, parse_location
 from blkreel.traces.format.footer import refuse_unfinished
-from blkreel.traces.format.reader import RUN_RECORDS, TEST
+from blkreel.traces.format.reader import CATALOG, RUN_RECORDS, TEST
 from blkreel.traces.telemetry.file import FILE as TELEMETRY
 
 _PATTERN = re.compile(r"[*?\[]")
@@ -30,8 +30,9 @@ class Dataset:
 def expand(named: Iterable[str | Path | StorageUrl]) -> Dataset:
     """The traces of `named`: each a trace, a run, a directory or a pattern of them, by path or URL.
 
-    Hidden names and the telemetry beside a run are skipped. Raises TraceError for a directory or a pattern without
-    traces, UsageError for a trace named twice. A path that does not exist stays in the list; opening it fails.
+    Hidden names, the telemetry beside a run, and the tables of catalogs are skipped. Raises TraceError for a directory
+    or a pattern without traces, UsageError for a trace named twice. A path that does not exist stays in the list;
+    opening it fails.
     """
     dataset = Dataset()
     for location in named:
@@ -44,6 +45,9 @@ def expand(named: Iterable[str | Path | StorageUrl]) -> Dataset:
         if before == (len(dataset.locations), len(dataset.tests)):
             if not isinstance(where, StorageUrl):
                 refuse_unfinished(where / RUN_RECORDS, where)
+                if (where / CATALOG).is_file():
+                    raise TraceError(f"{where} is a catalog of results",
+                                     f"compare these: blkreel compare --catalog {where}")
             raise TraceError(f"{where} holds no trace and no run",
                              f"name files that end in {_SUFFIX}, or directories that `blkreel replay -o` made")
         if before[0] == len(dataset.locations):
@@ -81,7 +85,7 @@ def _add_directory(dataset: Dataset, directory: Path, real_paths: set[Path]) -> 
         dataset.locations.append(directory)
     elif (directory / TEST).is_file():
         dataset.tests.append(str(directory))
-    else:
+    elif not (directory / CATALOG).is_file():
         try:
             inside = sorted(directory.iterdir(), key=_natural)
         except OSError as error:
@@ -114,6 +118,7 @@ def _add_url(dataset: Dataset, url: StorageUrl) -> None:
         return
     tests = {name.rpartition("/")[0] for name in names if name.rpartition("/")[2] == TEST}
     runs = {name.rpartition("/")[0] for name in names if name.rpartition("/")[2] == RUN_RECORDS}
+    catalogs = {name.rpartition("/")[0] for name in names if name.rpartition("/")[2] == CATALOG}
     for test in sorted(tests, key=_natural):
         dataset.tests.append(str(StorageUrl(f"{base}/{test}".rstrip("/"))))
     locations: set[str] = set()
@@ -121,7 +126,7 @@ def _add_url(dataset: Dataset, url: StorageUrl) -> None:
         above = name.split("/")[:-1]
         folders = {"/".join(above[:depth]) for depth in range(len(above) + 1)}
         hidden = any(part.startswith(".") for part in above)
-        if hidden or folders & tests or not _is_trace(name.rpartition("/")[2]):
+        if hidden or folders & (tests | catalogs) or not _is_trace(name.rpartition("/")[2]):
             continue
         inside = folders & runs
         locations.add(min(inside, key=len) if inside else name)

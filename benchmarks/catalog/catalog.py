@@ -27,7 +27,7 @@ from blkreel.common.files.output_lock import directory_locked
 from blkreel.common.files.safe_files import read_plain, unlink, write_file
 from blkreel.common.files.typed_document import parse_typed
 from blkreel.common.progress import Progress, unseen
-from blkreel.traces.format.reader import RUN_RECORDS, TEST
+from blkreel.traces.format.reader import CATALOG, RUN_RECORDS, TEST
 from blkreel.traces.format.writer import output_error
 
 from . import tables
@@ -37,7 +37,6 @@ from .result import CatalogError, NewerVersion, Result, damaged, dump, parse
 if TYPE_CHECKING:
     import pandas as pd
 
-HEADER = "catalog.json"
 FORMAT, VERSION = "blkreel catalog", 1
 _FEWEST_DIGITS = 4
 _TURN_S = 30.0  # an add holds the lock while it writes two files
@@ -63,7 +62,7 @@ class Catalog:
         """create: make an empty catalog where there is none. Raises CatalogError if it is no catalog, damaged or of a
         later version, BlkreelError if it cannot be created."""
         path = Path(directory)
-        header = path / HEADER
+        header = path / CATALOG
         if create and not header.exists():
             _refuse_other_directory(path)
             try:
@@ -80,7 +79,7 @@ class Catalog:
             if content["version"] < 1:
                 raise ValueError("version is less than 1")
         except FileNotFoundError:
-            raise CatalogError(f"{path} is not a catalog: no {HEADER}",
+            raise CatalogError(f"{path} is not a catalog: no {CATALOG}",
                                f"create it: blkreel results add RUN --catalog {path}") from None
         except OSError as error:
             raise CatalogError(f"{header} cannot be read: {error.strerror}", f"ls -l {header}") from None

@@ -26,6 +26,7 @@ from .trace import Trace, damaged
 
 RUN_RECORDS = "records.parquet"
 TEST = "test.json"
+CATALOG = "catalog.json"
 
 
 def open_trace(path: str | Location, *, verify: bool = True) -> Trace:

@@ -9,7 +9,8 @@ from blkreel.common.errors import TraceError, UsageError
 
 FILES = ["a/run-2/records.parquet", "a/run-2/telemetry.parquet", "a/run-10/records.parquet", "a/run-10/page.html",
          "a/t.parquet", "a/.t.parquet.tmp/x.parquet", "a/.hidden.parquet", "a/deep/er/run/records.parquet",
-         "test/test.json", "test/steps/1/records.parquet", "none/readme.txt"]
+         "test/test.json", "test/steps/1/records.parquet", "none/readme.txt",
+         "catalog/catalog.json", "catalog/tables/results.parquet"]
 IN_A = ["a/deep/er/run", "a/run-2", "a/run-10", "a/t.parquet"]
 
 
@@ -60,6 +61,12 @@ def test_tests_are_told_apart(places):
     with pytest.raises(TraceError, match=r"holds tests only.*; (copy them here first, then|compare them as "
                                          r"tests): blkreel compare .*test"):
         found("test")
+
+
+def test_a_catalog_is_no_trace(places):
+    prefix, found = places
+    with pytest.raises(TraceError, match="holds no trace" if "://" in prefix else r"is a catalog .*compare --catalog"):
+        found("catalog")
 
 
 def test_nothing_there_and_what_is_named_twice_is_said(places):
