@@ -23,7 +23,7 @@ class NullDrive:
     def attributes(self, size_bytes: int) -> dict[str, int]:
         """Of null_blk: data in memory, completions by a timer (irqmode 2), requests of up to 1 MiB as the emulated."""
         return {"size": -(-size_bytes >> 20), "memory_backed": 1, "irqmode": 2, "completion_nsec": self.latency_ns,
-                "mbps": self.bandwidth_mb_per_s, "max_sectors": 2048}
+                "mbps": self.bandwidth_mb_per_s, "max_sectors": 2048, "blocksize": 4096}
 
     def description(self, size_bytes: int) -> str:
         """Of the same as a simulated drive."""

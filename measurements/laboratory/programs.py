@@ -24,6 +24,6 @@ PROGRAMS = [
     real_program("model, mmap", "mmap"),
     real_program("model, direct", "direct"),
     real_program("many files", "small"),
-    real_program("database restart", "restart", SERVER),
+    real_program("database prewarm", "restart", SERVER),
     real_program("database queries", "queries", SERVER),
 ]
