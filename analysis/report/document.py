@@ -189,18 +189,13 @@ def exposure_document(runs: Sequence[Measured]) -> Document | None:
     exposures = [exposure for run in runs if (exposure := Exposure.of_metadata(run.metadata))]
     if len(exposures) < len(runs):
         return None
-    pooled = exposures[0]
-    for exposure in exposures[1:]:
-        pooled += exposure
+    pooled = sum(exposures[1:], exposures[0])
     why = next((why for run in runs if (why := why_no_slowdown(run.metadata))), "")
     return {**pooled.document(), "words": pooled.words(), "why": why}
 
 
 def pooled_partial(runs: list[Measured]) -> Partial:
-    partial = runs[0].partial
-    for run in runs[1:]:
-        partial = partial + run.partial
-    return partial
+    return sum((run.partial for run in runs[1:]), runs[0].partial)
 
 
 def _usable(values: Document, withheld: Sequence[str]) -> Document:

@@ -101,9 +101,7 @@ def sweep_series(state: str, rows: list[Figures]) -> Iterator[FigureSeries]:
 
 
 def _row(depth: int, repeats: list[StepStats]) -> Figures:
-    pooled = repeats[0].data
-    for stats in repeats[1:]:
-        pooled = pooled + stats.data
+    pooled = sum((stats.data for stats in repeats[1:]), repeats[0].data)
     service_ns, span_ns = pooled.service_ns, sum(stats.makespan_ns for stats in repeats)
     return {"depth": depth, **steps_over_repeats(repeats, "mb_s", "iops", "average_w", "mb_per_j"),
             "mean_ns": pooled.mean_ns, "max_ns": pooled.max_ns, "little": ratio(ratio(service_ns, span_ns), depth)}

@@ -36,6 +36,7 @@ from blkreel.benchmarks.results.document import (
     figure_table,
     in_state,
     over_repeats,
+    pooled,
     ratio,
     steps_over_repeats,
     without,
@@ -231,10 +232,7 @@ def _slowdown(rows: list[Figures], repeat: int) -> float | None:
 
 
 def _role_figures(repeats: list[Measured]) -> Figures:
-    pooled = repeats[0].partial
-    for repeat in repeats[1:]:
-        pooled = pooled + repeat.partial
-    numbers = figures(pooled)
+    numbers = figures(sum((repeat.partial for repeat in repeats[1:]), repeats[0].partial))
     content = {
         **without(steps_over_repeats([repeat.stats for repeat in repeats], "average_w", "mb_per_j"), "why"),
         **over_repeats("read_wait_ns", [repeat.read_makespan_ns or None for repeat in repeats]),
@@ -282,9 +280,7 @@ def _waiting_rows(figures: Figures) -> list[Figures]:
 def _tails(state: str, role: str, repeats: list[Measured]) -> Iterator[FigureSeries]:
     """The share of reads, and of writes, that took at least a time, over all repeats."""
     for name in ("read", "write"):
-        counts = getattr(repeats[0].partial, name).latency
-        for repeat in repeats[1:]:
-            counts = counts + getattr(repeat.partial, name).latency
+        counts = pooled(getattr(repeat.partial, name).latency for repeat in repeats)
         points, total = counts.tail(TAIL_POINTS), counts.count
         if points:
             yield figure_series(in_state(f"Latency of {name}s, {role}", state), ("latency", "ns"),

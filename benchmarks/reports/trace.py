@@ -98,9 +98,7 @@ def _idle_words(idle: Idle) -> str:
 
 
 def _of_state(repeats: list[tuple[StepStats, Partial]]) -> Figures:
-    pooled = repeats[0][1]
-    for _, partial in repeats[1:]:
-        pooled = pooled + partial
+    pooled = sum((partial for _, partial in repeats[1:]), repeats[0][1])
     repeats_all = [figures(partial)["all"] for _, partial in repeats]
     return {
         **steps_over_repeats([stats for stats, _ in repeats], "energy_j", "average_w", "mb_per_j"),
