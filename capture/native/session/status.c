@@ -12,7 +12,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/ioctl.h>
-#include <sys/resource.h>
 #include <unistd.h>
 
 #define PIPE_SPARE_BYTES 4096
@@ -139,15 +138,6 @@ void status_live(struct session *session, bool may_skip)
 	lines = text_finish(&text);
 	if (lines)
 		write_stdout(lines, strlen(lines));
-}
-
-static uint64_t own_cpu_ns(void)
-{
-	struct rusage usage;
-
-	getrusage(RUSAGE_SELF, &usage);
-	return (uint64_t)(usage.ru_utime.tv_sec + usage.ru_stime.tv_sec) * 1000000000u +
-	       (uint64_t)(usage.ru_utime.tv_usec + usage.ru_stime.tv_usec) * 1000u;
 }
 
 static void print_drive(FILE *file, const struct drive *drive, const struct recorded_counts *recorded)

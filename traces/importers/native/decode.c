@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 #include "decode.h"
 #include "cleanup.h"
+#include "clock.h"
 #include "error.h"
 #include "text.h"
 
@@ -198,9 +199,9 @@ static int follow(struct decoder *decoder)
 
 	/* The tracer runs; its first row may come much later. */
 	if (!decoder->began)
-		begin(decoder, decoder->options->epoch_ns ? decoder->options->epoch_ns : report_clock_ns(CLOCK_MONOTONIC));
+		begin(decoder, decoder->options->epoch_ns ? decoder->options->epoch_ns : monotonic_ns());
 	for (;;) {
-		uint64_t now_ns = report_clock_ns(CLOCK_MONOTONIC);
+		uint64_t now_ns = monotonic_ns();
 		bool busy;
 
 		if (fill_all(decoder, &busy))

@@ -1,40 +1,22 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 #include "report.h"
+#include "clock.h"
 #include "text.h"
 
 #include <inttypes.h>
-#include <sys/resource.h>
-#include <time.h>
 
 #define MINOR_BITS 20
-
-uint64_t report_clock_ns(int clock)
-{
-	struct timespec now;
-
-	clock_gettime(clock, &now);
-	return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
-}
 
 void report_attached(const struct decoded *decoded, FILE *file)
 {
 	fprintf(file, "{\"note\": \"attached\", \"epoch_ns\": %" PRIu64 ", \"realtime_ns\": %" PRIu64 "}",
-		decoded->rows.epoch_ns, report_clock_ns(CLOCK_REALTIME));
+		decoded->rows.epoch_ns, clock_ns(CLOCK_REALTIME));
 }
 
 void report_progress(const struct decoded *decoded, FILE *file)
 {
 	fprintf(file, "{\"note\": \"progress\", \"events\": %" PRIu64 ", \"lost\": %" PRIu64 "}", decoded->rows.count,
 		decoded->lost);
-}
-
-static uint64_t own_cpu_ns(void)
-{
-	struct rusage usage;
-
-	getrusage(RUSAGE_SELF, &usage);
-	return (uint64_t)(usage.ru_utime.tv_sec + usage.ru_stime.tv_sec) * 1000000000u +
-	       (uint64_t)(usage.ru_utime.tv_usec + usage.ru_stime.tv_usec) * 1000u;
 }
 
 static uint64_t lost_on(const struct decoded *decoded, uint32_t cpu, size_t from)
@@ -134,8 +116,8 @@ void report_end(const struct decoded *decoded, FILE *file, bool with_note)
 	fprintf(file, "{%s\"events\": %" PRIu64 ", \"epoch_ns\": %" PRIu64 ", \"stopped_ns\": %" PRId64
 		", \"monotonic_ns\": %" PRIu64 ", \"realtime_ns\": %" PRIu64 ", \"cpu_ns\": %" PRIu64 ", ",
 		with_note ? "\"note\": \"end\", " : "", decoded->rows.count, decoded->rows.epoch_ns,
-		(int64_t)(stopped_ns - decoded->rows.epoch_ns), report_clock_ns(CLOCK_MONOTONIC),
-		report_clock_ns(CLOCK_REALTIME), own_cpu_ns());
+		(int64_t)(stopped_ns - decoded->rows.epoch_ns), monotonic_ns(),
+		clock_ns(CLOCK_REALTIME), own_cpu_ns());
 	report_lost(decoded, file);
 	fputs(", ", file);
 	report_ledger(&pairing->counts, file);

@@ -33,5 +33,3 @@ void report_progress(const struct decoded *decoded, FILE *file);
 
 /* The totals: the object of the end block, or with_note the last line of stdout. */
 void report_end(const struct decoded *decoded, FILE *file, bool with_note);
-
-uint64_t report_clock_ns(int clock);

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <stdint.h>
+#include <sys/resource.h>
 #include <time.h>
 
 static inline uint64_t clock_ns(clockid_t clock)
@@ -15,4 +16,13 @@ static inline uint64_t clock_ns(clockid_t clock)
 static inline uint64_t monotonic_ns(void)
 {
 	return clock_ns(CLOCK_MONOTONIC);
+}
+
+static inline uint64_t own_cpu_ns(void)
+{
+	struct rusage usage;
+
+	getrusage(RUSAGE_SELF, &usage);
+	return (uint64_t)(usage.ru_utime.tv_sec + usage.ru_stime.tv_sec) * 1000000000u +
+	       (uint64_t)(usage.ru_utime.tv_usec + usage.ru_stime.tv_usec) * 1000u;
 }
