@@ -68,7 +68,6 @@ BLOCK_ROWS = 32768
 PLAN_BLOCKS_AHEAD = 8  # blocks of each lane that the helper reads ahead
 MAX_DEPTH = 16384  # sum over all lanes of a run
 MAX_LANES = 64
-MAX_THREADS = 64
 DEPENDENCY_REACH = 1 << 18  # largest distance of a dependency, in rows
 
 _PIPE_BYTES = 1 << 20
