@@ -14,7 +14,7 @@ from blkreel.common.device import (
     underlying_disks,
 )
 from blkreel.common.errors import BlkreelError, UsageError
-from blkreel.common.system import text_in
+from blkreel.common.system import integer_in, text_in
 
 SYS_BLOCK = SYS / "class/block"
 _COMPLETED = (0, 4, 11, 15)  # in `stat`: reads, writes, discards, flushes
@@ -150,8 +150,7 @@ def refuse_multipath(drives: list[Drive], source: str) -> None:
 
 def size_bytes_now(name: str) -> int:
     """Of the drive with this name in sysfs; 0 if there is none any more."""
-    sectors = text_in(SYS_BLOCK / name / "size")
-    return int(sectors) * 512 if sectors.isdigit() else 0
+    return integer_in(SYS_BLOCK / name / "size") * 512
 
 
 def ios_per_s_since_boot(drives: list[Drive]) -> float:

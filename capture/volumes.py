@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from blkreel.common.device import whole_disk
-from blkreel.common.system import text_in
+from blkreel.common.system import integer_in, text_in
 from blkreel.traces.format.metadata_types import Volume, VolumePart
 
 _SECTOR_BYTES = 512  # of sysfs and of tables of dm
@@ -52,8 +52,8 @@ def _volume(disk: Path, below: list[Path]) -> Volume:
 
 def _of_md(disk: Path, below: list[Path]) -> tuple[str, list[VolumePart]]:
     level = text_in(disk / "md/level")
-    offsets = {block: _integer(disk / f"md/dev-{block.name}/offset") if level == "raid1" else None for block in below}
-    return f"md {level}", [_part(block, 0, _integer(disk / "size"), offset) for block, offset in offsets.items()]
+    offsets = {block: integer_in(disk / f"md/dev-{block.name}/offset") if level == "raid1" else None for block in below}
+    return f"md {level}", [_part(block, 0, integer_in(disk / "size"), offset) for block, offset in offsets.items()]
 
 
 def _of_dm(disk: Path, below: list[Path]) -> tuple[str, list[VolumePart]]:
@@ -63,7 +63,7 @@ def _of_dm(disk: Path, below: list[Path]) -> tuple[str, list[VolumePart]]:
         kind = re.sub(r"\d+$", "", disk.name).rstrip("-")
         if uuid := text_in(disk / "dm/uuid"):
             kind = next((name for prefix, name in _UUID_KINDS.items() if uuid.startswith(f"{prefix}-")), kind)
-        return kind, [_part(block, 0, _integer(disk / "size"), None) for block in below]
+        return kind, [_part(block, 0, integer_in(disk / "size"), None) for block in below]
     block_of = {text_in(block / "dev"): block for block in below}
     parts = [_part(block_of[number], first, count, offset) for first, count, kind, parameters in targets
              for number, offset in places_of_target(kind, parameters) if number in block_of]
@@ -81,7 +81,7 @@ def places_of_target(kind: str, parameters: str) -> list[tuple[str, int | None]]
 
 
 def _part(block: Path, volume_sector: int, sectors: int, sector: int | None) -> VolumePart:
-    start = _integer(block / "start")  # of a partition
+    start = integer_in(block / "start")  # of a partition
     return {"name": whole_disk(block).name, "volume_offset_bytes": volume_sector * _SECTOR_BYTES,
             "length_bytes": sectors * _SECTOR_BYTES,
             "offset_bytes": None if sector is None else (start + sector) * _SECTOR_BYTES}
@@ -116,8 +116,3 @@ def _targets(table: bytes, count: int) -> list[DmTarget]:
         targets.append((first, sectors, *(text.rstrip(b"\0").decode(errors="replace") for text in (kind, parameters))))
         at = following
     return targets
-
-
-def _integer(path: Path) -> int:
-    text = text_in(path)
-    return int(text) if text.isdigit() else 0

@@ -10,7 +10,7 @@ from typing import Any
 from . import emulated
 from .errors import UsageError
 from .installation import keyed_hash
-from .system import MOUNTINFO, Mount, mount_of, overlay_layers, text_in
+from .system import MOUNTINFO, Mount, integer_in, mount_of, overlay_layers, text_in
 from .units import format_bytes
 
 SYS = Path("/sys")
@@ -108,7 +108,7 @@ def list_drives(sys_root: Path = SYS) -> list[Drive]:
     for block in sorted((sys_root / "class/block").iterdir()):
         disk = block.resolve()
         is_node = not (disk / "partition").exists() and text_in(disk / "hidden") != "1"
-        if is_node and _integer(disk / "size") > 0:
+        if is_node and integer_in(disk / "size") > 0:
             drives.append(_drive(disk, sys_root))
     return drives
 
@@ -225,16 +225,16 @@ def _drive(disk: Path, sys_root: Path) -> Drive:
     backing_file = text_in(disk / "loop/backing_file") or emulated.file_of(f"/dev/{name}")
     return Drive(
         name=disk.name, path=f"/dev/{name}", kind=_kind(disk), major=major, minor=minor,
-        size_bytes=_integer(disk / "size") * _SECTOR_BYTES,
-        logical_block_bytes=_integer(queue / "logical_block_size") or _SECTOR_BYTES,
-        physical_block_bytes=_integer(queue / "physical_block_size") or _SECTOR_BYTES,
+        size_bytes=integer_in(disk / "size") * _SECTOR_BYTES,
+        logical_block_bytes=integer_in(queue / "logical_block_size") or _SECTOR_BYTES,
+        physical_block_bytes=integer_in(queue / "physical_block_size") or _SECTOR_BYTES,
         model=text_in(disk / "device/model") or _emulated(backing_file),
         firmware=text_in(disk / "device/firmware_rev") or text_in(disk / "device/rev"),
         serial=_serial(disk),
         scheduler=_active_scheduler(text_in(queue / "scheduler")),
-        queue_depth=min(_integer(path / "queue/nr_requests") for path in paths),
-        read_ahead_bytes=_integer(queue / "read_ahead_kb") << 10,
-        max_request_bytes=_integer(queue / "max_sectors_kb") << 10,
+        queue_depth=min(integer_in(path / "queue/nr_requests") for path in paths),
+        read_ahead_bytes=integer_in(queue / "read_ahead_kb") << 10,
+        max_request_bytes=integer_in(queue / "max_sectors_kb") << 10,
         rotational=text_in(queue / "rotational") == "1",
         write_cache=text_in(queue / "write_cache"),
         backing_file=backing_file,
@@ -247,7 +247,7 @@ def _zones(queue: Path) -> dict[str, Any]:
     zoned = text_in(queue / "zoned")
     if zoned in ("", "none"):
         return {}
-    return {"zoned": zoned, "zone_bytes": _integer(queue / "chunk_sectors") * _SECTOR_BYTES}
+    return {"zoned": zoned, "zone_bytes": integer_in(queue / "chunk_sectors") * _SECTOR_BYTES}
 
 
 def _emulated(backing_file: str) -> str:
@@ -285,8 +285,3 @@ def _serial(disk: Path) -> str:
 def _active_scheduler(text: str) -> str:
     """mq-deadline of `none [mq-deadline] kyber`."""
     return text.partition("[")[2].partition("]")[0] or text
-
-
-def _integer(path: Path) -> int:
-    text = text_in(path)
-    return int(text) if text.isdigit() else 0

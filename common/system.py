@@ -40,6 +40,12 @@ def text_in(path: Path) -> str:
         return ""
 
 
+def integer_in(path: Path) -> int:
+    """The number in a file; 0 if there is none, or it cannot be read."""
+    text = text_in(path)
+    return int(text) if text.isdigit() else 0
+
+
 def find_program(name: str) -> str | None:
     """The path of a program; None if it is not installed. Root does not use PATH."""
     directories = ROOT_DIRECTORIES if os.geteuid() == 0 else (os.environ.get("PATH", ""), *_SYSTEM_PROGRAMS)
