@@ -504,21 +504,8 @@ int list_processes(__u64 *args)
 	return 0;
 }
 
-PROGRAM(mm_filemap_get_pages)
-int use_read(__u64 *args)
-{
-	if (control.phase == PHASE_RUNNING)
-		on_use(mapping_at(&args[0]), args[1], args[2]);
-	return 0;
-}
-
-PROGRAM(mm_filemap_map_pages)
-int use_mapped(__u64 *args)
-{
-	if (control.phase == PHASE_RUNNING)
-		on_use(mapping_at(&args[0]), args[1], args[2]);
-	return 0;
-}
+HANDLER(mm_filemap_get_pages, use_read, on_use(mapping_at(&args[0]), args[1], args[2]))
+HANDLER(mm_filemap_map_pages, use_mapped, on_use(mapping_at(&args[0]), args[1], args[2]))
 
 PROGRAM(sched_process_fork)
 int process_fork(__u64 *args)

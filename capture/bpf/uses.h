@@ -231,7 +231,7 @@ static __always_inline void on_use(__u64 mapping, __u64 first, __u64 last)
 	__u32 file = hash_bits(mapping >> 3, FILE_BITS);
 	const __s32 *noted = bpf_map_lookup_elem(&noted_files, &file);
 
-	if (!noted || *noted <= 0)
+	if (control.phase != PHASE_RUNNING || !noted || *noted <= 0)
 		return;
 	for (int i = 0; i < MAX_NOTED_CHUNKS && chunk <= last >> CHUNK_BITS; i++, chunk++)
 		if (!use_chunk(mapping, chunk, first, last))
