@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 #include "image.h"
+#include "target/direct_alignment.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -11,19 +12,6 @@
 #include <unistd.h>
 
 static const char zeroes[IMAGE_CHUNK_BYTES];
-
-static uint32_t alignment_of(int fd)
-{
-	uint32_t alignment = 512;
-#ifdef STATX_DIOALIGN
-	struct statx status;
-
-	if (!statx(fd, "", AT_EMPTY_PATH, STATX_DIOALIGN, &status) && status.stx_mask & STATX_DIOALIGN &&
-	    status.stx_dio_offset_align > alignment)
-		alignment = status.stx_dio_offset_align;
-#endif
-	return alignment;
-}
 
 /*
  * All pages are touched and locked before the first I/O: a page fault would delay a reply, and under memory pressure
@@ -49,7 +37,7 @@ int image_init(struct image *image, int64_t size_bytes, int fd)
 	*image = (struct image){ .size_bytes = size_bytes, .fd = fd, .untouched = true, .offset_alignment = 512 };
 	if (fd < 0)
 		return init_memory(image);
-	image->offset_alignment = alignment_of(fd);
+	image->offset_alignment = direct_alignment(fd);
 	return 0;
 }
 

@@ -18,6 +18,7 @@
 #include <unistd.h>
 
 #include "cleanup.h"
+#include "direct_alignment.h"
 #include "error.h"
 #include "run/exit_code.h"
 
@@ -334,20 +335,6 @@ static int open_commands(struct target *target, const struct target_options *opt
 	return 0;
 }
 
-/* The alignment of offset and length for direct I/O on a file. */
-static int64_t file_alignment(int fd)
-{
-#ifdef STATX_DIOALIGN
-	struct statx st;
-
-	if (!statx(fd, "", AT_EMPTY_PATH, STATX_DIOALIGN, &st) && (st.stx_mask & STATX_DIOALIGN) &&
-	    st.stx_dio_offset_align)
-		return st.stx_dio_offset_align;
-#endif
-	(void)fd;
-	return 512;
-}
-
 /* Refuses a file or drive that is not the claimed one. Returns 0 or an exit code. */
 static int check_identity(const struct target_options *options, int fd)
 {
@@ -449,7 +436,7 @@ static int open_target(struct target *target, const struct target_options *optio
 			return refuse_open(options->path, -err);
 	} else {
 		target->size_bytes = st.st_size;
-		target->logical_block_bytes = file_alignment(target->fd);
+		target->logical_block_bytes = direct_alignment(target->fd);
 		target->max_io_bytes = 0;
 	}
 	for (int i = 0; target->write_support.hinted && options->claimed && i < HINT_COUNT; i++) {
