@@ -346,7 +346,8 @@ class _Session:
                     self.monitor.notice(f"the source is {name}: {reasons or 'as asked for'}")
                 return source
             # A killed helper may be able to run, and a helper that wrote into the spool is.
-            if not isinstance(failure, BlkreelError) or isinstance(failure, ChildKilled) or self._spool_has_blocks():
+            if (not isinstance(failure, BlkreelError) or isinstance(failure, ChildKilled)
+                    or self.spool.written_bytes()):
                 raise failure
             source.stop()
             refused[name], self.source = failure, None
@@ -360,9 +361,6 @@ class _Session:
             self._wait_for_change(_TICK_S)
         if not (source.attached or source.error):
             raise BlkreelError("the capture was interrupted before it began")
-
-    def _spool_has_blocks(self) -> bool:
-        return os.fstat(self.spool.rows_file.fileno()).st_size > 0
 
     def _start(self, name: str, selection: WorkloadSelection) -> Source:
         options = self.options

@@ -39,7 +39,7 @@ class Against:
     sums: list[float] = field(default_factory=lambda: [0, 0.0, 0.0, 0.0, 0.0])  # n, Σx, Σy, Σxx, Σxy
 
     def add(self, x: np.ndarray, latency_ns: np.ndarray) -> None:
-        bins, middles = np.frexp(x.astype(float))[1], _classes_of(latency_ns)
+        bins, middles = np.frexp(x.astype(float))[1], _BINS.middles(_BINS.of(latency_ns))
         for index in np.unique(bins).tolist():
             in_bin = bins == index
             self.bins.setdefault(index, ValueCounts()).add(middles[in_bin])
@@ -158,8 +158,3 @@ def interference(trace: Trace, windows_ns: tuple[int, ...] = WINDOWS_NS) -> Inte
     for batch in trace.batches(COLUMNS):
         result.feed({name: batch.column(name).to_numpy(zero_copy_only=False) for name in COLUMNS})
     return result
-
-
-def _classes_of(values_ns: np.ndarray) -> np.ndarray:
-    """Each value as the middle of its bin."""
-    return _BINS.middles(_BINS.of(values_ns))

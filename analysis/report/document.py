@@ -161,7 +161,8 @@ def entry(runs: list[Measured]) -> Entry:
         "n": len(runs),
         "simulated": any(run.account.simulated for run in runs),
         "verdict": verdict,
-        "writer": _worst_writer([numbers["writer"]["state"] for numbers in per_run]),
+        "writer": next(state for state in ("fell behind", "unplanned", "kept up", "none")
+                       if any(numbers["writer"]["state"] == state for numbers in per_run)),
         "headline": _headlines(_usable(headline(pooled, paces), withheld),
                                 [_usable(headline(numbers, paces), withheld) for numbers in per_run]),
         "interference": None,
@@ -255,10 +256,6 @@ def _start_c(measured: Measured) -> float | None:
     """The drive's temperature as a run began."""
     temperature = measured.account.telemetry.temperature_c
     return temperature.start if temperature else None
-
-
-def _worst_writer(states: list[str]) -> str:
-    return next(state for state in ("fell behind", "unplanned", "kept up", "none") if state in states)
 
 
 def _distinct(entries: list[Entry]) -> list[Entry]:

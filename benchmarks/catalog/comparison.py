@@ -125,7 +125,8 @@ def _join_runs(joined: Joined, rows: list[_Row], new_runs: Sequence[Measured]) -
             _leave_out(joined, row, "drive_kind", "simulated" if row["simulated"] else "real")
         else:
             try:
-                read.append((row, _stored(joined.catalog, row)))
+                read.append((row, StoredRun(joined.catalog, *read_hashed_result(
+                    joined.catalog.path_of(row["id"])))))
             except CatalogError as error:
                 _leave_out(joined, row, "unreadable", str(error))
     limits = {str(_limits(run)) for run in new_runs if _limits(run)} or {
@@ -185,10 +186,6 @@ def _join_tests(joined: Joined, rows: list[_Row], new_tests: Sequence[tuple[Path
 
 def _leave_out(joined: Joined, row: _Row, reason: str, text: str) -> None:
     joined.left_out.append(LeftOut(row["id"], row["label"], reason, text))
-
-
-def _stored(catalog: Catalog, row: _Row) -> StoredRun:
-    return StoredRun(catalog, *read_hashed_result(catalog.path_of(row["id"])))
 
 
 def _traits(measured: Measured) -> tuple[str, str, str, bool]:

@@ -162,10 +162,6 @@ def _rate(state: str, rest_ns: int, run: Measured) -> FigureSeries:
         width_ns=run.width_ns)
 
 
-def _fast_bytes(repeats: list[Measured]) -> float | None:
-    return over_repeats("value", [repeat.fast_bytes for repeat in repeats])["value"] if repeats else None
-
-
 def _unchanged(run: Measured, fills: list[Measured]) -> str:
     """Why there is no size, and whether all of the fill was fast or slow by the rates of another fill."""
     extent, with_change = "", [fill for fill in fills if fill.change.at is not None]
@@ -181,7 +177,7 @@ def _row(rest_ns: int, repeats: list[Measured], first: list[Measured], fills: li
     gone = next((repeat for repeat in repeats if repeat.change.at is None), None)
     if gone is not None:
         row["why"] |= dict.fromkeys(("fast_bytes", "before_mb_s", "after_mb_s"), _unchanged(gone, fills))
-    fresh = _fast_bytes(first)
+    fresh = over_repeats("value", [repeat.fast_bytes for repeat in first])["value"] if first else None
     fast = over_repeats("fast_bytes", [repeat.fast_bytes for repeat in repeats])
     return {"rest_ns": rest_ns, **row, **fast, "of_first": ratio(fast["fast_bytes"], fresh) if rest_ns else None,
             **over_repeats("before_mb_s", [repeat.before_mb_s for repeat in repeats]),

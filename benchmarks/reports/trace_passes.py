@@ -93,7 +93,8 @@ def report(test: Test, runs: Runs) -> Content:
         own = [step for step, _ in pairs]
         phases = {phase: (group, rows_by(group, name_of)) for phase, group in _grouped(own, _phase).items() if phase}
         passes = {key: {"phase": _phase(group[0]), "pass_number": _pass(group[0]), **_summary(group, playbacks)}
-                  for key, group in _grouped(own, _pass_key).items()}
+                  for key, group in _grouped(
+                      own, lambda step: f"{_phase(step)}-{_pass(step)}".removeprefix("-")).items()}
         states[state] = {**_summary(own, playbacks), "passes": passes, "traces": rows_by(own, name_of)}
         if phases:
             states[state]["phases"] = {phase: {**_summary(group, playbacks), "traces": traces}
@@ -150,10 +151,6 @@ def _phase(step: BenchmarkStep) -> str:
 def _pass(step: BenchmarkStep) -> int | str:
     number = step.labels.get("pass_number", 1)
     return number if isinstance(number, int) else str(number)
-
-
-def _pass_key(step: BenchmarkStep) -> str:
-    return f"{_phase(step)}-{_pass(step)}".removeprefix("-")
 
 
 def _trace(step: BenchmarkStep) -> str:

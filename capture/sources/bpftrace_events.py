@@ -101,7 +101,8 @@ class EventLines:
         events = np.zeros(len(table), _EVENT)
         events["magic"] = _MAGIC
         events["time_ns"] = columns["time_ns"].to_numpy() + self._shift_ns
-        events["sector"] = np.where(_no_place(columns["sector"].to_numpy()), 0, columns["sector"].to_numpy())
+        sector = columns["sector"].to_numpy()
+        events["sector"] = np.where(sector == np.uint64(0xFFFFFFFFFFFFFFFF), 0, sector)  # without a place
         events["bytes"] = np.where(split, 0, sectors * 512)
         # A flush without data and the flush of the drive look alike, but one enters and the other is issued.
         entering = np.where(queued, np.uint64(letters.WRITE), np.uint64(0))
@@ -135,7 +136,3 @@ def clock_shift_ns(began_ns: int, now_ns: int) -> int:
     if abs(began_ns - boot_ns) > 60_000_000_000:
         raise BlkreelError("bpftrace's clock is neither monotonic nor boot time", "take another source: --source bpf")
     return now_ns - boot_ns
-
-
-def _no_place(sectors: npt.NDArray[Any]) -> npt.NDArray[np.bool_]:
-    return np.asarray(sectors == np.uint64(0xFFFFFFFFFFFFFFFF))

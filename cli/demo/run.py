@@ -82,7 +82,7 @@ def run_demo(output: Path, work: Path, size: Size) -> int:
         steps = Steps(workspace, total=2 + (4 + 3 * with_emulated) * has_root)
         try:
             results = (_Demo(workspace, steps, output, size).run(with_emulated) if has_root
-                       else _simulated_only(steps, output))
+                       else Results(_SAMPLE_TITLE, (), _replay_typical(steps, _SAMPLE, output / _RUNS)))
             results = Results(results.title, results.candidates, results.typical, tuple(left_out))
             _compare(steps, output, results)
         finally:
@@ -186,10 +186,6 @@ class _Demo:
 def _pair_words(pair: Pair) -> str:
     reached = "" if pair.reached is None else f", writes {pair.reached * 100:.0f} % of their rate"
     return f"{format_ns(pair.alone_ns)} alone, {format_ns(pair.beside_ns)} beside writes{reached}"
-
-
-def _simulated_only(steps: Steps, output: Path) -> Results:
-    return Results(_SAMPLE_TITLE, (), _replay_typical(steps, _SAMPLE, output / _RUNS))
 
 
 def _replay_typical(steps: Steps, trace: str | Path, runs: Path) -> tuple[typical.TypicalDrive, ...]:

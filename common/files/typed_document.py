@@ -103,7 +103,8 @@ def _too_long(value: Any, where: str = "") -> str | None:
     parts = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
     if isinstance(value, int) and value not in _INTEGERS and value not in _UNSIGNED:
         return where
-    return next((wrong for key, part in parts if (wrong := _too_long(part, _joined(where, str(key))))), None)
+    return next((wrong for key, part in parts
+                 if (wrong := _too_long(part, f"{where}.{key}" if where else str(key)))), None)
 
 
 def mismatch(value: Any, kind: Any, where: str = "") -> str | None:
@@ -279,7 +280,3 @@ def _is_instance(value: Any, kind: type) -> bool:
     if isinstance(value, bool):
         return kind is bool
     return isinstance(value, int | float) if kind is float else isinstance(value, kind)
-
-
-def _joined(where: str, key: str) -> str:
-    return f"{where}.{key}" if where else key

@@ -140,11 +140,8 @@ def _mounts(kernel: Kernel, nodes: Mapping[str, str]) -> Iterator[Use]:
         # btrfs gives its mounts a number of their own; there the source names the device.
         name = nodes.get(number) or _named(source, nodes)
         if name:
-            yield Use(f"/dev/{name}", f"mounted at {where}", _end_of_mount(where))
-
-
-def _end_of_mount(where: str) -> str:
-    return OTHER_DRIVE if where in _SYSTEM_MOUNTS else f"umount {shlex.quote(where)}"
+            yield Use(f"/dev/{name}", f"mounted at {where}", OTHER_DRIVE if where in _SYSTEM_MOUNTS
+                      else f"umount {shlex.quote(where)}")
 
 
 def _swap(kernel: Kernel, nodes: Mapping[str, str], file: Path | str | None) -> Iterator[Use]:

@@ -93,7 +93,8 @@ def _host(run: Run) -> Iterator[Reason]:
     # Accounts of earlier versions do not have the period of the counters.
     counted_ns = host.counted_ns or run.wall_ns or 0
     cpu_ns = counted_ns * (run.environment.cpu_count or 1)
-    stolen = (host.steal_ns or 0) / cpu_ns if cpu_ns and not _has_virtual_clock(run) else 0.0
+    is_virtual = (run.engine.get("features") or {}).get("clock") == "virtual"
+    stolen = (host.steal_ns or 0) / cpu_ns if cpu_ns and not is_virtual else 0.0
     for level, limit in (("invalid", STEAL_INVALID_SHARE), ("qualified", STEAL_QUALIFIED_SHARE)):
         # Each CPU counts in steps: of a shorter run, one step would exceed the limit.
         if stolen > limit and counted_ns * limit >= STEP_NS:
@@ -137,10 +138,6 @@ def _share(share: float) -> str:
 
 def _percent(share: float) -> str:
     return f"{share * 100:+.1f} %"
-
-
-def _has_virtual_clock(run: Run) -> bool:
-    return bool((run.engine.get("features") or {}).get("clock") == "virtual")
 
 
 def _slow_link(name: str, link: PcieLink | None) -> Iterator[Reason]:

@@ -20,7 +20,8 @@ def _write(trace: Trace, file: IO[bytes], account: Account) -> None:
     for columns in batches(trace, account):
         arrays = {name: pa.array(values) for name, values in columns.items()}
         arrays["op"] = _texts(columns["op"], lambda code: OP_NAMES.get(code, str(code)))
-        arrays["flags"] = _texts(columns["flags"], _flag_names)
+        arrays["flags"] = _texts(columns["flags"], lambda flags: "+".join(
+            name for name, bit in FLAGS.items() if flags & bit))
         arrays["device"] = _texts(columns["device"],
                                   lambda number: devices[number] if 0 <= number < len(devices) else str(number))
         arrays["thread_name"] = _texts(columns["tid"], lambda tid: comms.get(tid, ""))
@@ -40,10 +41,6 @@ def _texts(codes: np.ndarray, text_of: Callable[[int], str]) -> pa.Array:
     values, at = np.unique(codes, return_inverse=True)
     texts = pa.array([storable(text_of(int(value))) for value in values], pa.string())
     return texts.take(pa.array(at))
-
-
-def _flag_names(flags: int) -> str:
-    return "+".join(name for name, bit in FLAGS.items() if flags & bit)
 
 
 FORMAT = ExportFormat("csv", "CSV, with units in the header", ".csv", _write)

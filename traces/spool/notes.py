@@ -46,7 +46,7 @@ class SpoolNotes:
         if wrong := mismatch(fields, _NOTES.get(fields["note"], Note)):
             raise ValueError(wrong)
         if fields["note"] == "threads":
-            if not all(map(_is_thread, fields["threads"])):
+            if not all(4 <= len(entry) <= 5 and all(map(isinstance, entry, _THREAD)) for entry in fields["threads"]):
                 raise ValueError("no thread")
             for tid, pid, comm, process, *cgroup in fields["threads"]:
                 self._take_thread(str(tid), pid, text(comm), text(process), *cgroup)
@@ -78,10 +78,6 @@ def begun_metadata(attached: Mapping[str, Any]) -> Metadata:
     return {**{key: attached[key] for key in _START_KEYS},
             **({"page_uses": True} if attached.get("page_uses") else {}),
             "clock_pairs": [{"monotonic_ns": attached["epoch_ns"], "realtime_ns": attached["realtime_ns"]}]}
-
-
-def _is_thread(entry: list[Any]) -> bool:
-    return 4 <= len(entry) <= 5 and all(map(isinstance, entry, _THREAD))
 
 
 def text(latin: str) -> str:

@@ -159,7 +159,8 @@ class Spool:
 
     def refuse_without_holes(self) -> None:
         """Raise BlkreelError if drop_head() cannot free space."""
-        if not _can_free_head(self.rows_file.fileno()):
+        # Tried after the end of the file, where no data is.
+        if _punch(self.rows_file.fileno(), self.written_bytes(), _GRAIN_BYTES) == errno.EOPNOTSUPP:
             raise BlkreelError(f"the file system of {self.output.parent.resolve()} cannot free the beginning of a file",
                                "put the output on ext4, xfs, btrfs or tmpfs, or give neither --keep nor --max-size")
 
@@ -397,11 +398,6 @@ def _refuse_or_clear(directory: Path, output: Path, force: bool) -> None:
     if not remove_directory(directory, LAYOUT):
         raise BlkreelError(f"{directory} is a link or holds files that blkreel did not make",
                            f"look at them, and move them away: ls -la {directory}")
-
-
-def _can_free_head(fd: int) -> bool:
-    """Whether the file system can free a part of a file; tried after its end, where no data is."""
-    return _punch(fd, os.fstat(fd).st_size, _GRAIN_BYTES) != errno.EOPNOTSUPP
 
 
 def _free_head(fd: int, keep_bytes: int, begin_bytes: int, end_bytes: int) -> None:

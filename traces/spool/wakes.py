@@ -29,17 +29,13 @@ def with_wakes(tables: Iterator[pa.Table]) -> Iterator[pa.Table]:
             continue
         wakes = table.filter(pa.array(is_wake))
         rows = table.filter(pa.array(~is_wake))
-        at, columns = _joined(table, is_wake, _columns_of(wakes), waiting)
+        of_wakes = np.stack([wakes[name].to_numpy().astype(np.int64) for name in _COLUMNS_OF_WAKE.values()])
+        at, columns = _joined(table, is_wake, of_wakes, waiting)
         columns[0] = np.where(at, rows["submit_ns"].to_numpy() - columns[0], UNKNOWN["woken_ns"])
         for name, values in zip(WAKE_COLUMNS, columns, strict=True):
             field = rows.schema.field(name)
             rows = rows.set_column(rows.schema.get_field_index(name), field, pa.array(values, field.type))
         yield rows
-
-
-def _columns_of(wakes: pa.Table) -> np.ndarray:
-    """With the shape (columns, wake-ups)."""
-    return np.stack([wakes[name].to_numpy().astype(np.int64) for name in _COLUMNS_OF_WAKE.values()])
 
 
 def _joined(table: pa.Table, is_wake: np.ndarray, wakes: np.ndarray,

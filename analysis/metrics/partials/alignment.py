@@ -16,10 +16,6 @@ def _zeros() -> Counts:
     return np.zeros(len(BLOCK_BYTES), np.int64)
 
 
-def _no_ends() -> Counts:
-    return np.full((HEAT_DEVICES, 2), -1, np.int64)
-
-
 @dataclass(eq=False)
 class Alignment:
     """Of writes with a completion, by block size.
@@ -32,7 +28,7 @@ class Alignment:
     writes: int = 0
     unaligned: Counts = field(default_factory=_zeros)
     repeated: Counts = field(default_factory=_zeros)
-    ends: Counts = field(default_factory=_no_ends)
+    ends: Counts = field(default_factory=lambda: np.full((HEAT_DEVICES, 2), -1, np.int64))
 
     @classmethod
     def of_native(cls, numbers: Counts) -> "Alignment":

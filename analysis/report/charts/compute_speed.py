@@ -107,7 +107,8 @@ def _curve(entry: Datum, candidates: Sequence[tuple[Datum, Run]]) -> _Curve | No
     if load_ns:
         return _Curve(entry, load_ns, bound_ns, True) if load_ns.get(1, 0) > 0 else None
     for candidate, own in [(entry, run), *candidates]:
-        if _identity(candidate, own) == _identity(entry, run) and (value := _load_ns(candidate)) is not None:
+        value = usable(candidate, ALONE[LOAD_TIME.key] if of_entry(candidate) else LOAD_TIME)
+        if value is not None and _identity(candidate, own) == _identity(entry, run):
             load_ns.setdefault(_speed(own), value)
     return _Curve(entry, load_ns, bound_ns, False) if 1 in load_ns and len(load_ns) > 1 else None
 
@@ -118,10 +119,6 @@ def _identity(entry: Datum, run: Run) -> tuple[object, ...]:
     return (run.source.sha256 or run.source.path, run.pace.name, run.pace.streams, run.idle, run.without,
             [background.spec for background in run.background],
             *(drive.get(key) for key in ("model", "name", "firmware", "serial_hash", "size_bytes")))
-
-
-def _load_ns(entry: Datum) -> float | None:
-    return usable(entry, ALONE[LOAD_TIME.key] if of_entry(entry) else LOAD_TIME)
 
 
 def _speed(run: Run) -> float:

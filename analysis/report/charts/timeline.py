@@ -33,8 +33,9 @@ def timeline(entries: Sequence[Entry], id_: str, order: Sequence[str]) -> Chart 
     notes: tuple[str, ...] = (f"MB/s completed in bins of {width}.",)
     if any(entry.document["n"] > 1 for entry in drawn):
         notes += ("With several runs of a drive, the first run is drawn.",)
-    panels = [Panel(entry.document["label"], drive_name(entry.document), [_datum(row) for row in steps_],
-                    steps_[-1]["t_ns"] / 1e9, caption=_caption(entry.document))
+    panels = [Panel(entry.document["label"], drive_name(entry.document), [
+                {"t": round(row["t_ns"] / 1e9, 6), "read": round(row["read"], 3), "write": round(row["write"], 3)}
+                for row in steps_], steps_[-1]["t_ns"] / 1e9, caption=_caption(entry.document))
               for entry, steps_ in zip(drawn, rows, strict=True)]
     return Chart(id_, "Reads over writes", _table(drawn, rows, width),
                  time_rows("Throughput of reads over writes, by drive, over time", panels, "MB/s"), text=_TEXT,
@@ -68,10 +69,6 @@ def steps(binned: Bins, width_ns: int) -> list[Datum]:
         before = value
     rows.append({**rows[-1], "t_ns": binned.shape[1] * width_ns})
     return rows
-
-
-def _datum(row: Datum) -> Datum:
-    return {"t": round(row["t_ns"] / 1e9, 6), "read": round(row["read"], 3), "write": round(row["write"], 3)}
 
 
 def _caption(entry: Datum) -> str:

@@ -176,6 +176,7 @@ def body(table: model.Table, heads: list[cells.Head], marked: str = "") -> Marku
     marked: key of the entry that is highlighted before any program runs.
     """
     parts = []
+    name_column = next((index for index, head in enumerate(heads) if head.column.format == "text"), 0)
     for title, rows in cells.groups(table):
         body_cells = [[cells.cell(head, row) for head in heads] for row in rows]
         shared = _shared_reasons(body_cells) if title else {}
@@ -190,7 +191,7 @@ def body(table: model.Table, heads: list[cells.Head], marked: str = "") -> Marku
             attributes += f' data-path="{escape(_lines(row.path))}"' if row.path else ""
             attributes += " class=marked" if row.entry is not None and row.entry == marked else ""
             parts.append(f"<tr{attributes}>" + "".join(
-                _cell(head, cells.Cell("", None) if index in shared else cell, index == _name_column(heads),
+                _cell(head, cells.Cell("", None) if index in shared else cell, index == name_column,
                       row.links.get(head.column.key, ""))
                 for index, (head, cell) in enumerate(zip(heads, of_row, strict=True))))
         parts.append("</tbody>")
@@ -207,11 +208,6 @@ def _shared_reasons(rows: list[list[cells.Cell]]) -> dict[int, str]:
 
 def _lines(path: str | tuple[str, ...]) -> str:
     return path if isinstance(path, str) else "\n".join(path)
-
-
-def _name_column(heads: list[cells.Head]) -> int:
-    """The first column of words names the row."""
-    return next((index for index, head in enumerate(heads) if head.column.format == "text"), 0)
 
 
 def _cell(head: cells.Head, cell: cells.Cell, names_row: bool, link: str) -> str:

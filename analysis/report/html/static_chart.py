@@ -11,7 +11,6 @@ from markupsafe import escape
 from blkreel.analysis.charts import model
 from blkreel.analysis.charts.over_time import NARROW, NARROW_PIXELS
 from blkreel.analysis.charts.spec import Datum, Spec, inline_data, without
-from blkreel.analysis.charts.theme import Brand
 from blkreel.common.limits import LimitReached
 from blkreel.common.printable import printable
 
@@ -52,7 +51,7 @@ def static_svg(chart: model.Chart, page: model.Page) -> str:
         svg: str = draw(spec)
     except ValueError:
         return ""  # the page's scripts show the error in the chart's place
-    names = _properties(page.brand)
+    names = {value.lower(): f"var(--{name})" for name, value in reversed(tokens(page.brand.palette("light")).items())}
     svg = _with_one_font(_UNSEEN.sub("", svg))
     svg = _TAG.sub(lambda tag: _DECIMALS.sub(r"\1", tag[0]), svg)
     svg = _CIRCLES.sub(_joined_circles, svg)
@@ -114,11 +113,6 @@ def _with_label_room(node: Any, rows: Sequence[Datum]) -> Any:
         longest += len(" (invalid)") * ("(invalid)" in axis.get("labelExpr", ""))
         node["axis"] = {**axis, "minExtent": min(limit, round(longest * _LETTER_PIXELS))}
     return node
-
-
-def _properties(brand: Brand) -> dict[str, str]:
-    """The custom property of each color of the light theme."""
-    return {value.lower(): f"var(--{name})" for name, value in reversed(tokens(brand.palette("light")).items())}
 
 
 def drawable(value: Any) -> Any:

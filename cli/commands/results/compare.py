@@ -105,7 +105,7 @@ def command(runs: tuple[Location, ...], catalog: Path | None, drive_texts: tuple
             raise UsageError(f"{catalog} has no results to compare", "add some: blkreel results add RUN")
     attached: list[Attached] = []
     catalog_lines = joined.lines(detail.why) if joined else []
-    if tests and not fleet.measured and _are_several(tests):
+    if tests and not fleet.measured and len({(results["test"], results["report"]) for _, results in tests}) > 1:
         if parsed or drop_invalid:
             option = "--fail-if" if parsed else "--drop-invalid"
             raise UsageError(f"{option}: these are several benchmarks without runs",
@@ -163,10 +163,6 @@ def command(runs: tuple[Location, ...], catalog: Path | None, drive_texts: tuple
             notice(f"{what}: {result['id'][:12]} {result['label']}, from {path}")
         joined.catalog.refresh()
     return fail_if.exit_code(outcomes) or (types.NOT_TRUSTWORTHY if unreadable else 0)
-
-
-def _are_several(tests: "list[NamedResults]") -> bool:
-    return len({(results["test"], results["report"]) for _, results in tests}) > 1
 
 
 def _read_tests(tests: list[Location]) -> "list[NamedResults]":

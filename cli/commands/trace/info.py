@@ -6,7 +6,6 @@ from typing import Any
 
 import click
 import numpy as np
-import pyarrow as pa
 
 from blkreel.cli.options import completion
 from blkreel.cli.options.types import as_json
@@ -116,7 +115,7 @@ class _Totals:
             totals_of["inode"] = self.files
         first_ns = None
         for batch in trace.batches(["submit_ns", "length_bytes", "flags", "waited_on", *optional, *totals_of]):
-            columns = _columns(batch)
+            columns = {name: batch[name].to_numpy() for name in batch.schema.names}
             first_ns = int(columns["submit_ns"][0]) if first_ns is None else first_ns
             self.duration_ns = int(columns["submit_ns"][-1]) - first_ns
             if devices is not None:
@@ -148,10 +147,6 @@ class _Totals:
             document["several_files"] = self.several_files
             document["files"] = _by_bytes(self.files.named(lambda inode: paths.get(inode, f"inode {inode}")))
         return document
-
-
-def _columns(batch: pa.RecordBatch) -> dict[str, np.ndarray]:
-    return {name: batch[name].to_numpy() for name in batch.schema.names}
 
 
 def _by_bytes(named: Mapping[str, Total]) -> dict[str, Total]:
