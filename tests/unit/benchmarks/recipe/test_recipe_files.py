@@ -180,6 +180,10 @@ def test_consistency_is_the_methods(states):
         "state full+op25", "consistency full+op25 3600 s: random write 4K x32, 0G to 384G"][:2 * len(states.split(","))]
 
 
+def test_steady_write_is_the_methods():
+    assert lines("steady-write")[:2] == ["state full", "round full 1 60 s: random write 4K x32, 0G to 512G"]
+
+
 @pytest.mark.parametrize("op", ["read", "write"])
 def test_the_depth_sweeps_are_the_methods(op):
     assert lines(f"depth-sweep-{op}") == ["state enterprise", *(
