@@ -73,42 +73,6 @@ def test_written_data_lands_and_no_two_blocks_are_alike(loop_drive, a_plan, issu
     assert np.array_equal(np.flatnonzero(written) * 4096, image[written][:, 8:16].copy().view("i8").ravel())
 
 
-@pytest.mark.parametrize("plain", [False, True])
-def test_flush_discard_and_zeroes_reach_the_drive_as_such(loop_drive, a_plan, issue, plain):
-    drive = loop_drive(SIZE)
-    image = loop_drive.image_of(drive)
-    issue(a_plan(np.arange(0, SIZE, MIB), length_bytes=MIB, op=OPS["write"]), target=drive, may_write=True)
-    options = {"target": drive, "may_write": True, "plain": plain, "depth": 1}
-
-    seen = Counters(drive)
-    totals, _ = issue(a_plan(np.zeros(7), length_bytes=0, op=OPS["flush"]), **options)
-    assert seen["flushes"] == 7
-    assert seen["write_sectors"] == 0
-    assert totals["issued"] == {"flush": 7}
-
-    seen = Counters(drive)
-    totals, records = issue(a_plan(np.arange(0, 8 * MIB, MIB), length_bytes=65536, op=OPS["discard"]), **options)
-    assert (seen["discards"], seen["discard_sectors"] * 512) == (8, 8 * 65536)
-    assert seen["writes"] == 0
-    assert set(records["status"]) == {0}
-    assert not (plain and totals["features"]["discard_command"])
-    assert not (totals["altered"] or totals["dropped"])
-
-    seen = Counters(drive)
-    totals, records = issue(a_plan(np.arange(32 * MIB, 40 * MIB, MIB), length_bytes=65536, op=OPS["write_zeroes"]),
-                            **options)
-    assert set(records["status"]) == {0}
-    assert seen["discards"] == 0
-    # A backing file without fallocate's zero range: the kernel writes pages of zeros, and that must be told.
-    emulated = int(Path("/sys/block", Path(drive).name, "queue/write_zeroes_max_bytes").read_text()) == 0
-    assert totals["altered"] == ({"write_zeroes": 8} if emulated else {})
-    content = np.fromfile(image, "u1").reshape(-1, 65536)
-    empty = ~content.any(axis=1)
-    assert empty[np.arange(0, 8 * 16, 16)].all(), "discarded blocks still hold data"
-    assert empty[np.arange(32 * 16, 40 * 16, 16)].all()
-    assert empty.sum() == 16, "blocks that nobody named have lost their data"
-
-
 def test_priorities_are_passed_on(loop_drive, a_plan, issue):
     drive = loop_drive(SIZE)
     flags = [FLAGS["priority_realtime"], FLAGS["priority_best_effort"], FLAGS["priority_idle"], 0] * 25

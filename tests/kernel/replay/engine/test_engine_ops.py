@@ -76,11 +76,12 @@ def test_one_row_of_each_kind(loop_drive, a_plan, issue, issued_to, op, flags, a
     assert totals["dropped"] == {}
 
 
-def test_zeroes_are_written_or_told(loop_drive, a_plan, issue, issued_to):
+@pytest.mark.parametrize("plain", [False, True])
+def test_zeroes_are_written_or_told(loop_drive, a_plan, issue, issued_to, plain):
     drive = loop_drive(SIZE)
     seen = issued_to(drive)
     totals, records = issue(a_plan(np.arange(20) * BLOCK, op=OPS["write_zeroes"], length_bytes=8192), target=drive,
-                            depth=1, may_write=True)
+                            depth=1, may_write=True, plain=plain)
     requests = seen()
     assert set(records["status"]) == {0}
     assert [(at, size) for kind, at, size in requests if "F" not in kind][-20:] == [
