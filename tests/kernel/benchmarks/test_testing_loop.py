@@ -5,18 +5,13 @@ import json
 import os
 import signal
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 from helpers import helpers_of
-from tree import TREE
 from waiting import wait_until
 
 from blkreel.traces.format.reader import open_trace
-
-sys.path.insert(0, str(TREE))
-from measurements.replay.drive_pair import CannotMake, slow_drive  # noqa: E402
 
 pytestmark = pytest.mark.kernel
 
@@ -143,31 +138,6 @@ def test_an_interruption_costs_one_step(blkreel, started_test, recipe, loop_driv
     assert [path.name for path in (output / "steps").glob("*.interrupted-1")] == ["02-depth-1.interrupted-1"]
 
 
-def written(drive):
-    """Sectors, since this number was given to a drive for the first time."""
-    return int(Path("/sys/class/block", Path(drive).name, "stat").read_text().split()[6])
-
-
-def test_an_interruption_while_the_drive_is_prepared(blkreel, started_test, recipe, require_root, tmp_path):
-    """On a drive that writes at most 420 MB/s, so that there is time for it on any machine."""
-    output = tmp_path / "out"
-    with open(tmp_path / "image", "wb") as image:
-        image.truncate(256 * MIB)
-    try:
-        with slow_drive(tmp_path / "image", 10_000_000) as drive:
-            before = written(drive)
-            process = started_test(recipe, "--on", drive, "-o", output)
-            wait_until(lambda: written(drive) > before, process)
-            os.kill(process.pid, signal.SIGINT)
-            _, err = process.communicate(timeout=300)
-            assert process.returncode == 130, err
-            assert statuses(output) == ["failed", "waiting", "waiting"]
-            assert blkreel("test", "--resume", output, "--on", drive, check=False).returncode in (0, 3)
-            assert_whole(output)
-    except CannotMake as error:
-        pytest.skip(str(error))
-
-
 def test_a_dry_run_touches_nothing(blkreel, recipe, loop_drive, tmp_path):
     drive = loop_drive(DRIVE_BYTES)
     before = hashlib.sha256(loop_drive.image_of(drive).read_bytes()).hexdigest()
@@ -215,15 +185,3 @@ def test_what_cannot_be_is_refused_before_anything_is_touched(blkreel, recipe, l
     finally:
         subprocess.run(["umount", mounted], check=True)
     assert before != hashlib.sha256(image.read_bytes()).hexdigest()  # by mkfs, so the check above can see a change
-
-
-def test_it_goes_on_only_on_its_own_drive(blkreel, started_test, recipe, loop_drive, tmp_path):
-    drive, other = loop_drive(DRIVE_BYTES), loop_drive(DRIVE_BYTES)
-    output = tmp_path / "out"
-    process = started_test(recipe, "--on", drive, "-o", output, "--set", "time=20s")
-    wait_until(lambda: measuring(output, "02"), process)
-    os.kill(process.pid, signal.SIGINT)
-    process.communicate(timeout=300)
-    result = blkreel("test", "--resume", output, "--on", other, check=False)
-    assert result.returncode == 2
-    assert "another drive" in result.stderr

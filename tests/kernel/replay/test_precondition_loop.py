@@ -19,7 +19,6 @@ from tree import TREE
 from waiting import wait_until
 
 from blkreel.traces.format.schema import OPS
-from tests.kernel.replay.test_claim import BEFORE_THE_READ_BACK, disturbed  # noqa: F401
 
 sys.path.insert(0, str(TREE))
 from empty_image import empty_image  # noqa: E402
@@ -264,21 +263,6 @@ def test_a_zram_device_that_was_reset(blkreel, zram_drive):
     assert told(blkreel, zram_drive) == "unknown: it was full, and the drive was reset since"
 
 
-def test_a_drive_that_lost_a_block_is_not_prepared(blkreel, disturbed, loop_drive):  # noqa: F811
-    """The image is spoilt behind the drive's back, before it is read back."""
-    size = 16 * MIB
-    drive = loop_drive(size)
-    # The first block of an extent is always read.
-    spoil = f"dd if=/dev/zero of={loop_drive.image_of(drive)} bs={BLOCK} count=1 conv=notrunc status=none"
-    result = disturbed(BEFORE_THE_READ_BACK, spoil, ["precondition", drive, "--state", "client", "--rest", "100ms"])
-    errors = result.stderr
-    assert result.returncode == 1
-    assert "1 of 3,00" in errors and f"read back from {drive} differ from what was written, the first" in errors
-    assert "unknown: 1 of 3,00" in told(blkreel, drive)
-    result = blkreel("precondition", drive, "--state", "client", "--rest", "0s")
-    assert "resuming" not in result.stderr, "it would find the same again"
-
-
 def progress_of(blkreel):
     """What is noted of a preparation that goes on, {} before and after."""
     for path in Path(blkreel.environment["BLKREEL_STATE_DIR"]).glob("*.preparing"):
@@ -385,20 +369,6 @@ def interrupted(blkreel, loop_drive):
     assert process.returncode == 130
     assert "run the same command again to resume" in errors
     return drive, words
-
-
-def test_it_goes_on_in_its_rest(blkreel, interrupted):
-    drive, words = interrupted
-    before = counted(drive)
-    result = blkreel(*words, "100ms")
-    assert "resuming client at 100 %" in result.stderr
-    assert counted(drive) == before, "nothing is written again"
-
-
-def test_a_replay_ends_what_was_interrupted(blkreel, interrupted, reads, tmp_path):
-    drive, words = interrupted
-    blkreel("replay", reads, "--on", drive, "-o", tmp_path / "run", check=False)
-    assert "resuming" not in blkreel(*words, "0s").stderr
 
 
 def test_what_others_wrote_meanwhile_ends_it(blkreel, interrupted):
