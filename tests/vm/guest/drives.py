@@ -1,7 +1,5 @@
 """Drives of the guest, found by serial number, and the kernel's own trace of them."""
 
-import os
-import re
 import time
 from pathlib import Path
 
@@ -58,44 +56,27 @@ def counters(drive):
                     (fields[at] for at in (0, 1, 4, 5, 11, 15)), strict=True))
 
 
-def number_in_events(drive):
-    """A drive's number as the kernel's block events have it."""
-    device = Path(drive).stat().st_rdev
-    return os.major(device) << 20 | os.minor(device)
-
-
 class Tracing:
     """An instance of the kernel's tracing for one test; close() gives it back."""
 
     def __init__(self, name):
         self.path = TRACING / "instances" / name
-        self._switches: list[tuple[Path, str]] = []
+        self._switches: list[Path] = []
         self.path.mkdir()
         (self.path / "buffer_size_kb").write_text("8192")
 
     def enable(self, event, filter_text=None):
         if filter_text:
             (self.path / "events" / event / "filter").write_text(filter_text)
-        self._switch(self.path / "events" / event / "enable", "1", "0")
-
-    def count_by(self, event, key):
-        trigger = f"hist:keys={key}"
-        self._switch(self.path / "events" / event / "trigger", trigger, f"!{trigger}")
-
-    def _switch(self, file, on, off):
-        file.write_text(on)
-        self._switches.append((file, off))
-
-    def counted(self, event):
-        """Key -> how often, of an event that count_by() was called for."""
-        text = (self.path / "events" / event / "hist").read_text()
-        return {int(key): int(count) for key, count in re.findall(r"{ \w+: +(\d+) } hitcount: +(\d+)", text)}
+        switch = self.path / "events" / event / "enable"
+        switch.write_text("1")
+        self._switches.append(switch)
 
     def text(self):
         return (self.path / "trace").read_text()
 
     def close(self):
         # The directory has thousands of files, which the guest reads in ten seconds.
-        for file, off in reversed(self._switches):
-            file.write_text(off)
+        for switch in reversed(self._switches):
+            switch.write_text("0")
         self.path.rmdir()

@@ -12,7 +12,7 @@ from waiting import wait_until
 
 from blkreel.traces.format.reader import open_trace
 from blkreel.traces.format.schema import OPS
-from tests.vm.guest.drives import TRACING, number_in_events, nvme_controllers, nvme_path
+from tests.vm.guest.drives import nvme_controllers, nvme_path
 
 CPU = Path("/sys/devices/system/cpu/cpu1/online")
 
@@ -146,31 +146,3 @@ def test_a_processor_goes_and_the_wall_clock_steps(captures, nvme, program, tmp_
         if source == "bpf":
             of_processor_1 = rows.cpu == 1
             assert of_processor_1[:ios_each].any() and of_processor_1[-ios_each:].any(), "before it went, and back"
-
-
-def test_the_kernels_own_counts_agree(rows_of, nvme, tracing, program, tmp_path):
-    """Histograms of the block events, and a kprobe on the driver's entry, beside the rows."""
-    probes = TRACING / "kprobe_events"
-    probes.write_text("p:blkreel/setup nvme_setup_cmd\n")
-    try:
-        for event in ("block/block_rq_issue", "block/block_rq_complete"):
-            tracing.count_by(event, "dev")
-        (TRACING / "events/blkreel/setup/enable").write_text("1")
-        fio = (f"{program('fio')} --name=k --filename={nvme} --direct=1 --rw=randrw --bs=4k --ioengine=libaio"
-               f" --iodepth=8 --number_ios=3000 --fsync=100 --output={tmp_path}/fio")
-        rows = rows_of(nvme, f"cat {TRACING}/kprobe_profile >{tmp_path}/before; {fio};"
-                             f" cat {TRACING}/kprobe_profile >{tmp_path}/after")
-        dev = number_in_events(nvme)
-        issued = tracing.counted("block/block_rq_issue")[dev]
-        completed = tracing.counted("block/block_rq_complete")[dev]
-    finally:
-        (TRACING / "events/blkreel/setup/enable").write_text("0")
-        probes.write_text("")
-    ledger = rows.attrs["summary"]["ledger"]
-    assert len(rows) >= 3000 and (rows.op == OPS["flush"]).any()
-    assert issued == len(rows) + ledger["requeued"]
-    assert completed == len(rows) + ledger["empty_flushes"]
-    (name, early, missed_early), (_, late, missed) = (
-        (tmp_path / part).read_text().split() for part in ("before", "after"))
-    assert name == "setup" and missed == missed_early
-    assert int(late) - int(early) == len(rows) + ledger["other_ops"]

@@ -1,4 +1,4 @@
-"""The engine on an NVMe drive: polled completions, long rows, zeroes, a drive without a write cache, and a limit."""
+"""The engine on an NVMe drive: polled completions, zeroes, and a limit."""
 
 import json
 import re
@@ -41,14 +41,6 @@ def polling_nvme(nvme):
     if attribute(nvme, "io_poll").read_text().strip() != "1":
         pytest.skip("needs poll queues: modprobe nvme poll_queues=1")
     return nvme
-
-
-@pytest.fixture
-def drive_without_cache(nvme):
-    """The kernel then treats the drive as one whose writes are safe at once."""
-    attribute(nvme, "write_cache").write_text("write through")
-    yield nvme
-    attribute(nvme, "write_cache").write_text("write back")
 
 
 def random_rows(a_plan, count, ops, seed=1, **more):
@@ -111,20 +103,6 @@ def test_a_full_polled_queue_of_all_ops_loses_none(a_plan, issue, polling_nvme):
     assert totals["abandoned_ops"] == 0
 
 
-def test_long_rows_arrive_without_a_gap(a_plan, issue, nvme, commands_of):  # noqa: F811
-    largest = int(attribute(nvme, "max_sectors_kb").read_text()) * 1024
-    length = 40 * MIB + 4096
-    for op in ("write", "read"):
-        before = len(commands_of())
-        totals, records = issue(a_plan([8 * MIB], op=OPS[op], length_bytes=length), target=nvme, may_write=True)
-        assert records["status"].tolist() == [0] and totals["split_ops"] == 1
-        # The driver's limit of segments may cut them shorter, where the buffer's pages are scattered.
-        seen = sorted((at, size) for _, at, size, _ in commands_of()[before:])
-        assert max(size for _, size in seen) <= largest
-        assert [at for at, _ in seen] == np.cumsum([8 * MIB] + [size for _, size in seen[:-1]]).tolist()
-        assert sum(size for _, size in seen) == length
-
-
 def test_zeroes_unmap_only_where_they_may(a_plan, issue, scsi_debug, tracing):
     """On a SCSI drive that zeroes and unmaps with one command: this one's trace tells the bit that says which."""
     tracing.enable("scsi/scsi_dispatch_cmd_start")
@@ -140,18 +118,6 @@ def test_a_capture_tells_zeroes_that_may_unmap(rows_of, nvme):
                          f" fallocate --punch-hole --offset 1MiB --length 64KiB {nvme}")
     zeroes = rows[rows.op == OPS["write_zeroes"]]
     assert (zeroes["flags"] & FLAGS["may_unmap"] != 0).tolist() == [False, True]
-
-
-def test_without_a_cache_flushes_are_told(a_plan, issue, drive_without_cache, commands_of):  # noqa: F811
-    op = [OPS["flush"], OPS["write"], OPS["write"], OPS["write"]] * 5
-    flags = [0, FLAGS["fua"], FLAGS["preflush"], 0] * 5
-    totals, records = issue(a_plan(np.arange(20) * 65536, op=op, flags=flags,
-                                   length_bytes=np.where(np.array(op) == OPS["flush"], 0, 4096)),
-                            target=drive_without_cache, depth=1, may_write=True)
-    assert set(records["status"]) == {0}
-    assert {command[0] for command in commands_of()} == {"write"}
-    assert not any(fua for *_, fua in commands_of())
-    assert totals["altered"] == {"flush_without_cache": 5, "fua_without_cache": 5, "preflush_without_cache": 5}
 
 
 def test_a_replay_in_a_control_group_with_a_limit(blkreel, nvme, limited_group, tmp_path):  # noqa: F811
@@ -180,12 +146,3 @@ def test_a_replay_in_a_control_group_with_a_limit(blkreel, nvme, limited_group, 
     limited, = (reason for reason in entry["verdict"]["reasons"] if reason["code"] == "io_max")
     assert limited["level"] == "qualified" and limited["text"] == entry["provider_limit"]
     assert re.fullmatch(rf"limited by its control group from .* on, {limit} write IOPS", limited["text"])
-
-
-def test_a_capture_in_a_control_group_with_a_limit(rows_of, nvme, limited_group):  # noqa: F811
-    """The time in the block layer has the wait for the limit, and not the latency of the drive."""
-    with within(limited_group(nvme, 20)):
-        rows = rows_of(nvme, f"dd if=/dev/zero of={nvme} bs=4k count=20 oflag=direct status=none", "--workload-only")
-    assert rows.attrs["metadata"]["devices"][0]["io_max"] == {"riops": 20, "wiops": 20}
-    assert len(rows) == 20 and (rows["flags"] & FLAGS["own"]).all()
-    assert (rows.queue_ns > 20_000_000).sum() >= 5
