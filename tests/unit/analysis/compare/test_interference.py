@@ -107,14 +107,6 @@ def test_a_drive_that_suffers_from_writes_shows_it():
     assert abs(fed(t).document()["windows"][0]["rank_correlation"]) < .12
 
 
-def test_a_read_meets_no_write_of_another_drive():
-    t = frame([(MS, 3 * MS, 4096, WRITE, 0), (MS, 300, 4096, READ, 1)] * 20)
-    shown = fed(t, [7]).document()
-    assert (shown["reads"], shown["writes"]) == (20, 20)
-    for against in (*shown["windows"], shown["in_flight"]):
-        assert [(row["from"], row["n"]) for row in against["bins"]] == [(0, 20)]
-
-
 def test_runs_pool_read_by_read():
     a, b = frame([(MS, MS, 4096, WRITE), (MS, 300, 4096, READ)] * 20), frame([(MS, 500, 4096, READ)] * 30)
     both = (fed(a) + fed(b)).document()

@@ -85,6 +85,7 @@ def joined(partials):
 @given(batches, st.lists(st.integers(0, 40), max_size=6), st.booleans())
 @example(batch_of([io_of(0), io_of(100 + GAP_NS)]), [1], True)  # a gap as long as those within a burst, at the cut
 @example(batch_of([io_of(0), io_of(101 + GAP_NS)]), [1], True)
+@example(batch_of([io_of(0, 10_000), *(io_of(1000 * at, 10) for at in range(1, 9))]), range(1, 9), True)
 def test_any_parts_join_to_the_same_digits(batch, cuts, exact):
     one = whole(batch, exact)
     many = joined(in_parts(parts_of(batch, cuts), exact))
@@ -145,15 +146,6 @@ def test_depth_gaps_and_streams_are_what_a_plain_look_finds(batch):
     found = partial.workload_profile
     assert [found.sequential_read_ops, found.sequential_read_bytes] == sequential["read"]
     assert [found.sequential_write_ops, found.sequential_write_bytes] == sequential["write"]
-
-
-def test_a_long_io_over_many_parts_is_busy_once():
-    batch = batch_of([io_of(0, 10_000), *(io_of(1000 * i, 10) for i in range(1, 9))])
-    partials = in_parts(parts_of(batch, range(1, 9)))
-    assert [part.busy_ns for part in partials] == [10_000] + [0] * 8
-    run = joined(partials)
-    assert run.busy_ns == 10_000 and len(run.read.bursts) == 1
-    assert run.depth.ns.tolist() == [0, 10_000 - 80, 80]
 
 
 def test_parts_that_do_not_follow_each_other_do_not_join():

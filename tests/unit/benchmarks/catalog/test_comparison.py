@@ -60,10 +60,6 @@ def compare(*words):
     return result
 
 
-def without_origin(document):
-    return {key: value for key, value in document.items() if key not in ("catalog", "cache")}
-
-
 def test_the_digits_are_those_of_the_runs(catalog, small_runs, new_run):
     by_runs = present.compare([new_run, *small_runs])
     compared = valid_document("compare", compare(new_run, "--catalog", catalog.directory, "--json").stdout)
