@@ -6,8 +6,8 @@ import pwd
 import queue
 import signal
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
@@ -20,7 +20,7 @@ from blkreel.common.emulated import EmulatedUses, reasons
 from blkreel.common.errors import BlkreelError, UsageError
 from blkreel.common.files.safe_files import caller_of_sudo
 from blkreel.common.printable import printable
-from blkreel.common.system import io_max
+from blkreel.common.system import handled_signals, io_max
 from blkreel.traces.format.metadata_types import storage_layer
 from blkreel.traces.format.reader import counts_by_op, open_trace
 from blkreel.traces.format.schema import OPS, TRACE_SCHEMA
@@ -51,7 +51,6 @@ from .sources.source import Source
 from .volumes import volumes_from
 from .workload_io import ProcessEnd, WorkloadSelection, cgroup_directory, processes_from, refuse_contradictions
 
-_Handler = Callable[[int, FrameType | None], None]
 _TICK_S = 0.25
 _ATTACH_TIMEOUT_S = 60
 
@@ -147,7 +146,9 @@ class _Session:
 
     def run(self) -> CaptureResult:
         self.emulated = EmulatedUses(drive.backing_file for drive in self.drives)
-        with _signals(self._on_signal, self._on_save):
+        # Until the trace is complete, Ctrl-C and other signals end the recording instead of the process.
+        with handled_signals({**dict.fromkeys((signal.SIGINT, signal.SIGTERM, signal.SIGHUP), self._on_signal),
+                              signal.SIGUSR1: self._on_save}):
             try:
                 source = self._begin()
             except BaseException:
@@ -450,18 +451,3 @@ def _drop_caches() -> None:
         Path("/proc/sys/vm/drop_caches").write_text("3")
     except PermissionError:
         raise BlkreelError("no permission to drop the page cache", AS_ROOT) from None
-
-
-@contextmanager
-def _signals(on_end: _Handler, on_save: _Handler) -> Iterator[None]:
-    """Until the trace is complete, Ctrl-C and other signals end the recording instead of the process."""
-    handlers: dict[signal.Signals, _Handler] = {
-        **dict.fromkeys((signal.SIGINT, signal.SIGTERM, signal.SIGHUP), on_end), signal.SIGUSR1: on_save}
-    if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:
-        del handlers[signal.SIGHUP]  # nohup: the terminal may end first
-    previous = {number: signal.signal(number, handler) for number, handler in handlers.items()}
-    try:
-        yield
-    finally:
-        for number, old in previous.items():
-            signal.signal(number, old)

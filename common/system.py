@@ -1,12 +1,15 @@
-"""Small files, mounts and programs of the system. Names in /proc and /sys are bytes: see read_kernel_text()."""
+"""Small files, mounts, programs and signals of the system. Names in /proc and /sys are bytes: read_kernel_text()."""
 
 import os
 import re
 import shutil
-from collections.abc import Mapping
+import signal
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from types import SimpleNamespace
+from types import FrameType, SimpleNamespace
 from typing import Any
 
 from .errors import BlkreelError
@@ -159,3 +162,18 @@ def _parsed(line: str) -> Mount:
     pairs = (option.partition("=") for option in options.split(","))
     return Mount(unescaped(fields.split(" ")[4]), kind, unescaped(source),
                  tuple((name, unescaped(value)) for name, _, value in pairs))
+
+
+@contextmanager
+def handled_signals(handlers: Mapping[signal.Signals, Callable[[int, FrameType | None], object]]) -> Iterator[None]:
+    """Handle signals while the block runs in the main thread; no other thread can. A SIGHUP that is ignored, as by
+    nohup, stays ignored."""
+    before = {}
+    if threading.current_thread() is threading.main_thread():
+        before = {number: signal.signal(number, handler) for number, handler in handlers.items()
+                  if number != signal.SIGHUP or signal.getsignal(number) is not signal.SIG_IGN}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler if handler is not None else signal.SIG_DFL)

@@ -7,8 +7,8 @@ import sys
 import termios
 import time
 import tty
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, suppress
 from types import FrameType
 from typing import Any
 
@@ -30,12 +30,12 @@ from blkreel.common.console import Console, notice
 from blkreel.common.device import Drive, list_drives
 from blkreel.common.errors import BlkreelError, UsageError
 from blkreel.common.files.json_file import print_json
+from blkreel.common.system import handled_signals
 from blkreel.common.units import format_count, format_ns
 from blkreel.traces.live import Interval
 
 _MIN_INTERVAL_NS = 100_000_000  # the capture helper reports ten times a second
 _ATTACH_TIMEOUT_S = 60
-_END_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 _MIN_SPACED_LINES = 20  # a lower terminal gets no blank lines
 _KEYS = {name[0]: name for name in SORTS}
 _HELP = "q: quit   sort by   " + "   ".join(f"{key}: {name}" for key, name in _KEYS.items())
@@ -297,8 +297,7 @@ class _Monitor:
         with suppress(BlockingIOError):
             os.write(self._wake, b"x")
 
-    @contextmanager
-    def _signals(self) -> Iterator[None]:
+    def _signals(self) -> AbstractContextManager[None]:
         def end(number: int, frame: FrameType | None) -> None:
             self._over = True
             self._wake_up()
@@ -307,12 +306,7 @@ class _Monitor:
             self._output.suspend_requested = True
             self._wake_up()
 
-        before = {number: signal.signal(number, end) for number in _END_SIGNALS
-                  if number != signal.SIGHUP or signal.getsignal(number) is not signal.SIG_IGN}  # ignored by nohup
+        handlers = dict.fromkeys((signal.SIGINT, signal.SIGTERM, signal.SIGHUP), end)
         if self._output.keys is not None:
-            before[signal.SIGTSTP] = signal.signal(signal.SIGTSTP, request_suspend)
-        try:
-            yield
-        finally:
-            for number, handler in before.items():
-                signal.signal(number, handler)
+            handlers[signal.SIGTSTP] = request_suspend
+        return handled_signals(handlers)

@@ -19,7 +19,7 @@ from pathlib import Path
 from types import FrameType
 
 from blkreel.common.errors import BlkreelError, SafetyError
-from blkreel.common.system import read_kernel_lines, read_kernel_text
+from blkreel.common.system import handled_signals, read_kernel_lines, read_kernel_text
 from blkreel.replay.emulated.directory import sweep
 
 WORKSPACE_NAME = "blkreel-demo"
@@ -178,9 +178,5 @@ def _signals_raised() -> Iterator[Callable[[], None]]:
         ignore()
         raise KeyboardInterrupt if number == signal.SIGINT else SystemExit(128 + number)
 
-    former = [(number, signal.signal(number, end)) for number in numbers]
-    try:
+    with handled_signals(dict.fromkeys(numbers, end)):
         yield ignore
-    finally:
-        for number, handler in former:
-            signal.signal(number, handler)

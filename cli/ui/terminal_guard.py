@@ -3,15 +3,15 @@
 import os
 import signal
 import sys
-import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from types import FrameType
 
 from rich.console import Console
 
+from blkreel.common.system import handled_signals
+
 _SHOW_CURSOR = b"\x1b[?25h"
-_DEADLY = (signal.SIGTERM, signal.SIGHUP)
 
 
 def supports_live_view(console: Console) -> bool:
@@ -26,10 +26,6 @@ def restored_cursor(on_suspend: Callable[[], object]) -> Iterator[None]:
     on_suspend: called for Ctrl-Z, in the main thread between two of its instructions. It must only note the request;
     the caller then calls suspend() when nothing is half drawn. Signals that already have a handler keep it.
     """
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-
     def die(number: int, frame: FrameType | None) -> None:
         with suppress(OSError):  # the terminal may be gone
             assert sys.__stderr__ is not None
@@ -37,15 +33,10 @@ def restored_cursor(on_suspend: Callable[[], object]) -> Iterator[None]:
         signal.signal(number, signal.SIG_DFL)
         os.kill(os.getpid(), number)
 
-    before = {number: signal.signal(number, die) for number in _DEADLY
-              if signal.getsignal(number) is signal.SIG_DFL}
-    if signal.getsignal(signal.SIGTSTP) is signal.SIG_DFL:
-        before[signal.SIGTSTP] = signal.signal(signal.SIGTSTP, lambda number, frame: on_suspend())
-    try:
+    handlers = {signal.SIGTERM: die, signal.SIGHUP: die, signal.SIGTSTP: lambda number, frame: on_suspend()}
+    with handled_signals({number: handler for number, handler in handlers.items()
+                          if signal.getsignal(number) is signal.SIG_DFL}):
         yield
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
 
 
 def suspend() -> None:

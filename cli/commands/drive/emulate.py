@@ -24,6 +24,7 @@ from blkreel.common.console import notice, warn
 from blkreel.common.emulated import IO_KINDS, MODEL, Counts, EmulatedAccount, check_text
 from blkreel.common.errors import BlkreelError, UsageError
 from blkreel.common.files.json_file import print_json
+from blkreel.common.system import handled_signals
 from blkreel.common.units import format_bytes, format_ns
 from blkreel.replay.drive.target import find_target
 from blkreel.replay.drive.usage import Kernel, uses_of
@@ -88,7 +89,9 @@ def command(ctx: click.Context, drive: str, size: int | None, memory: bool, imag
         raise BlkreelError("an emulated drive requires the rights to mount and to attach loop devices", AS_ROOT)
     check_backends()
     file_system = FileSystem.checked(fs, mount, image, force)
-    with _Signals() as signals, emulated(options, argv) as running:
+    signals = _Signals()
+    with (handled_signals(dict.fromkeys((signal.SIGINT, signal.SIGTERM, signal.SIGHUP), signals.receive)),
+          emulated(options, argv) as running):
         warn(f"this machine cannot reach {limit}" for limit in running.account["beyond"])
         if described.fitted and (limit := limit_of_fit(FittedReads(described.fitted).account())):
             warn([limit])
@@ -139,20 +142,9 @@ def _check_name(name: str) -> None:
 class _Signals:
     """Ctrl-C and SIGTERM end the drive in order, and never this process."""
 
-    def __init__(self) -> None:
-        self.requested: int | None = None
-        self._before: dict[int, Any] = {}
+    requested: int | None = None
 
-    def __enter__(self) -> "_Signals":
-        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-            self._before[number] = signal.signal(number, self._take)
-        return self
-
-    def __exit__(self, *reason: object) -> None:
-        for number, handler in self._before.items():
-            signal.signal(number, handler)
-
-    def _take(self, number: int, frame: FrameType | None) -> None:
+    def receive(self, number: int, frame: FrameType | None) -> None:
         self.requested = number
 
     def take(self) -> int | None:

@@ -1,8 +1,9 @@
-"""Where programs of other packages are searched."""
+"""Where programs of other packages are searched, limits of control groups, and signals."""
 
 import os
+import signal
 
-from blkreel.common.system import ROOT_DIRECTORIES, find_program, io_max
+from blkreel.common.system import ROOT_DIRECTORIES, find_program, handled_signals, io_max
 
 
 def test_root_takes_no_program_from_path(tmp_path, monkeypatch):
@@ -45,3 +46,18 @@ def test_the_limits_of_a_control_group_of_version_1_are_its_own(tmp_path):
     (group.parent / "blkio.throttle.read_iops_device").write_text("259:1 1\n")
     assert io_max("259:1", root=tmp_path, own=tmp_path / "own") == {"wiops": 300, "rbps": 1_000_000}
     assert io_max("259:2", root=tmp_path, own=tmp_path / "own") == {}
+
+
+def test_signals_are_handled_for_a_while_and_a_hangup_that_nohup_ignores_stays_ignored():
+    received, before = [], signal.getsignal(signal.SIGHUP)
+    handlers = dict.fromkeys((signal.SIGUSR2, signal.SIGHUP), lambda number, frame: received.append(number))
+    try:
+        for ignored in (False, True):
+            signal.signal(signal.SIGHUP, signal.SIG_IGN if ignored else signal.SIG_DFL)
+            with handled_signals(handlers):
+                os.kill(os.getpid(), signal.SIGHUP)
+                os.kill(os.getpid(), signal.SIGUSR2)
+            assert signal.getsignal(signal.SIGHUP) is (signal.SIG_IGN if ignored else signal.SIG_DFL)
+    finally:
+        signal.signal(signal.SIGHUP, before)
+    assert received == [signal.SIGHUP, signal.SIGUSR2, signal.SIGUSR2]
