@@ -1,10 +1,10 @@
 """Records telemetry beside one run: begins before its engine, ends after it, and never stops the run."""
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
-from types import TracebackType
 from typing import Any
 
 import numpy as np
@@ -256,25 +256,13 @@ class Recorder:
         return (sensor("W", source, power.rate_hz, gaps=gaps, notes=power.notes),
                 (power.time_ns - start_ns, power.watts))
 
-    def _contained(self, what: str) -> "_Contained":
-        return _Contained(self._failures, what)
-
-
-class _Contained:
-    """Turns an exception inside into an entry of failures."""
-
-    def __init__(self, failures: dict[str, str], what: str):
-        self._failures, self._what = failures, what
-
-    def __enter__(self) -> None:
-        pass
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None,
-                 traceback: TracebackType | None) -> bool:
-        if isinstance(error, Exception):
-            self._failures.setdefault(self._what, f"{type(error).__name__}: {error}")
-            return True
-        return False
+    @contextmanager
+    def _contained(self, what: str) -> Iterator[None]:
+        """Turn an exception inside into an entry of the failures."""
+        try:
+            yield
+        except Exception as error:  # noqa: BLE001 - no failure stops the run
+            self._failures.setdefault(what, f"{type(error).__name__}: {error}")
 
 
 def _clock_pair() -> tuple[int, int]:
