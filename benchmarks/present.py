@@ -10,6 +10,7 @@ from blkreel.analysis.report.page.compare_page import Attached
 from blkreel.analysis.report.workloads import Score
 from blkreel.analysis.scale.dataset import refuse_repeated
 from blkreel.common.files.storage_url import Location
+from blkreel.common.grouping import grouped
 
 from .charts.drives import drives_of, models_of
 from .reports.page import page_of
@@ -51,9 +52,7 @@ def compare_results(tests: Sequence[NamedResults], output: str | Path | None = N
 
 def attached_results(tests: Sequence[NamedResults]) -> list[Attached]:
     """Results of benchmarks for the page of a comparison of runs, one for each benchmark."""
-    groups: dict[tuple[str | None, str], list[NamedResults]] = {}
-    for path, results in tests:
-        groups.setdefault((results["test"], results["report"]), []).append((path, results))
+    groups = grouped(((results["test"], results["report"]), (path, results)) for path, results in tests)
     return [_attached(group) for group in groups.values()]
 
 

@@ -4,6 +4,8 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from blkreel.common.grouping import grouped
+
 from .axes import Axis, ScaledAxis, scale_axis
 from .series_style import SeriesStyle
 from .spec import HIGHLIGHTED, Datum, Spec, finish, if_highlighted, tooltip
@@ -87,9 +89,7 @@ def dot_plot(description: str, dots: Sequence[Dot], style: SeriesStyle, axis: Ax
 
 
 def _rows(dots: Sequence[Dot], axis: Axis, across: ScaledAxis) -> list[Datum]:
-    values: dict[str, list[float]] = {}
-    for dot in dots:
-        values.setdefault(dot.entry, []).append(dot.value / across.divisor)
+    values = grouped((dot.entry, dot.value / across.divisor) for dot in dots)
     drives_of = Counter(dot.rank for dot in {dot.entry: dot for dot in dots}.values() if dot.rank is not None)
     shared = sorted(rank for rank, drives in drives_of.items() if drives > 1)
     rows, entries = [], set()

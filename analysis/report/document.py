@@ -33,6 +33,7 @@ from blkreel.analysis.stats.intervals import geometric_mean, interval
 from blkreel.analysis.stats.ranking import ENOUGH_RUNS, pairs, ranked
 from blkreel.common.errors import BlkreelError
 from blkreel.common.files.typed_document import record
+from blkreel.common.grouping import grouped
 from blkreel.common.printable import printable, within_sentence
 from blkreel.common.units import setting
 from blkreel.traces.format.condition import Condition, Role, compute_words, differences, input_names, workload_words
@@ -267,9 +268,7 @@ def _distinct(entries: list[Entry]) -> list[Entry]:
         lambda of: (firmware := of.document["drive"].get("firmware")) and f"firmware {firmware}",
         lambda of: of.document["drive"].get("name"), lambda of: numbers[id(of)]]
     for name_of in properties:
-        alike: dict[str, list[tuple[Document, str | None]]] = {}
-        for entry in entries:
-            alike.setdefault(entry.document["label"], []).append((entry.document, name_of(entry)))
+        alike = grouped((entry.document["label"], (entry.document, name_of(entry))) for entry in entries)
         for named in alike.values():
             if len({name for _, name in named}) > 1:
                 for content, name in named:

@@ -13,6 +13,7 @@ from blkreel.analysis.metrics.definitions.metric import Metric, Value, column_na
 from blkreel.analysis.stats.change_points import ChangePoint, change_points
 from blkreel.analysis.stats.intervals import Interval, geometric_mean, interval
 from blkreel.analysis.stats.ranking import ENOUGH_RUNS
+from blkreel.common.grouping import grouped
 
 from .selection import Row
 
@@ -143,10 +144,7 @@ def history_of(rows: Sequence[Row], values: Mapping[str, Value], metric: Metric,
 def _grouped(results: list[tuple[Row, float]], by: By) -> list[tuple[str, list[tuple[Row, float]]]]:
     if by == "date":
         return [(name, list(group)) for name, group in groupby(results, key=lambda pair: date_of(pair[0]))]
-    versions: dict[str, list[tuple[Row, float]]] = {}
-    for row, value in results:
-        versions.setdefault(row[by] or "unknown", []).append((row, value))
-    return list(versions.items())
+    return list(grouped((row[by] or "unknown", (row, value)) for row, value in results).items())
 
 
 def _point(name: str, group: list[tuple[Row, float]]) -> Point:

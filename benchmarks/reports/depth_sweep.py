@@ -29,6 +29,7 @@ from blkreel.benchmarks.results.document import (
 )
 from blkreel.benchmarks.step import BenchmarkStep
 from blkreel.benchmarks.step_metrics.step_stats import StepStats, energy_note, step_stats
+from blkreel.common.grouping import grouped
 
 from .report import Report
 
@@ -60,9 +61,7 @@ def report(test: Test, runs: Runs) -> Content:
 
 def sweep(test: Test, measured: list[tuple[BenchmarkStep, StepStats]]) -> tuple[list[Figures], Figures]:
     """(a row for each depth, the figures) of the steps of one state."""
-    groups: dict[int, list[StepStats]] = {}
-    for step, stats in measured:
-        groups.setdefault(step.labels["depth"], []).append(stats)
+    groups = grouped((step.labels["depth"], stats) for step, stats in measured)
     rows = [_row(depth, groups[depth]) for depth in sorted(groups)]
     first = measured[0][0]
     wanted = {step.labels.get("depth") for step in test.steps

@@ -35,6 +35,7 @@ from blkreel.benchmarks.step_metrics.change_point import MIN_SLOWDOWN, MIN_VALUE
 from blkreel.benchmarks.step_metrics.sensors import sensors_of
 from blkreel.benchmarks.step_metrics.step_stats import COLUMNS, StepStats, arrays, energy_note
 from blkreel.common import units
+from blkreel.common.grouping import grouped
 from blkreel.traces.format.trace import Trace
 
 from .report import Report
@@ -133,9 +134,7 @@ def report(test: Test, runs: Runs) -> Content:
     measured = runs.measured(ROLE, _measure, number="rest_ns")
     content = Content(figures={"states": {}}, method=[*METHOD, energy_note([run.stats for _, run in measured])])
     for state, own in by_state(measured, "rest_ns").items():
-        groups: dict[int, list[Measured]] = {}
-        for step, run in own:
-            groups.setdefault(step.labels["rest_ns"], []).append(run)
+        groups = grouped((step.labels["rest_ns"], run) for step, run in own)
         in_order = [group for rest_ns in sorted(groups) for group in groups[rest_ns]]
         rows = [_row(rest_ns, groups[rest_ns], groups.get(0, []), in_order) for rest_ns in sorted(groups)]
         content.figures["states"][state] = {"fills": {_key(row["rest_ns"]): row for row in rows},

@@ -14,6 +14,7 @@ from blkreel.benchmarks.results.directory import Runs, Test
 from blkreel.benchmarks.results.document import Content, Figures, figure_series, figure_table, without
 from blkreel.benchmarks.step import BenchmarkStep
 from blkreel.benchmarks.step_metrics.step_stats import StepStats, energy_note, step_stats
+from blkreel.common.grouping import grouped
 from blkreel.common.verdict import step_reason
 from blkreel.replay.prepare.steady_state import ROUNDS, is_steady
 
@@ -25,9 +26,7 @@ ROLE = "round"
 def report(test: Test, runs: Runs) -> Content:
     """Labels: round, and those of its other loops."""
     measured = runs.measured(ROLE, step_stats, number=ROLE)
-    groups: dict[str, list[tuple[BenchmarkStep, StepStats]]] = {}
-    for step, stats in measured:
-        groups.setdefault(_group(step), []).append((step, stats))
+    groups = grouped((_group(step), (step, stats)) for step, stats in measured)
     content = Content(method=[*METHOD, energy_note([stats for _, stats in measured])])
     summaries = []
     for name, own in groups.items():

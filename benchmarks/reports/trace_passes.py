@@ -5,7 +5,6 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import TypeVar
 
 from blkreel.analysis.charts.axes import Axis
 from blkreel.analysis.charts.curves import curves
@@ -24,6 +23,7 @@ from blkreel.benchmarks.results.document import Content, Figures, by_state, figu
 from blkreel.benchmarks.step import BenchmarkStep
 from blkreel.benchmarks.step_metrics.sensors import sensors_of
 from blkreel.benchmarks.step_metrics.step_stats import COLUMNS, BusyTime, StepStats, arrays, energy_note
+from blkreel.common.grouping import grouped
 from blkreel.common.verdict import step_reason
 from blkreel.traces.format.trace import Trace
 from blkreel.traces.samples import PREFIX
@@ -31,7 +31,6 @@ from blkreel.traces.samples import PREFIX
 from .report import Report
 
 ROLE = "trace"
-_K = TypeVar("_K")
 
 
 @dataclass(frozen=True)
@@ -84,17 +83,18 @@ def report(test: Test, runs: Runs) -> Content:
         return names[_trace(step)]
 
     def rows_by(own: Iterable[BenchmarkStep], key: Callable[[BenchmarkStep], str]) -> dict[str, Figures]:
-        return {name: _summary(group, playbacks) for name, group in _grouped(own, key).items()}
+        return {name: _summary(group, playbacks) for name, group in grouped((key(step), step) for step in own).items()}
 
     states: dict[str, Figures] = {}
     by_phase, by_pass, by_trace = [], [], []
     by_label = by_state([(step, step) for step in steps], "phase", "pass_number", "trace")
     for state, pairs in by_label.items():
         own = [step for step, _ in pairs]
-        phases = {phase: (group, rows_by(group, name_of)) for phase, group in _grouped(own, _phase).items() if phase}
+        phases = {phase: (group, rows_by(group, name_of))
+                  for phase, group in grouped((_phase(step), step) for step in own).items() if phase}
         passes = {key: {"phase": _phase(group[0]), "pass_number": _pass(group[0]), **_summary(group, playbacks)}
-                  for key, group in _grouped(
-                      own, lambda step: f"{_phase(step)}-{_pass(step)}".removeprefix("-")).items()}
+                  for key, group in grouped(
+                      (f"{_phase(step)}-{_pass(step)}".removeprefix("-"), step) for step in own).items()}
         states[state] = {**_summary(own, playbacks), "passes": passes, "traces": rows_by(own, name_of)}
         if phases:
             states[state]["phases"] = {phase: {**_summary(group, playbacks), "traces": traces}
@@ -121,7 +121,7 @@ def _summary(steps: Iterable[BenchmarkStep], playbacks: Mapping[str, Playback]) 
 
     A mean without one of its replays is of other traces or passes, so it has no value.
     """
-    repeats = list(_grouped(steps, lambda step: step.repeat).values())
+    repeats = list(grouped((step.repeat, step) for step in steps).values())
     bandwidths, accesses = [], []
     for own in repeats:
         own_playbacks = [playbacks.get(step.id) for step in own]
@@ -135,13 +135,6 @@ def _summary(steps: Iterable[BenchmarkStep], playbacks: Mapping[str, Playback]) 
         why = f"missing: {missing[0]}{more}" if missing else "a replay without reads and writes"
         row["why"] = dict.fromkeys(("score", "bandwidth_mb_s", "access_ns"), why)
     return row
-
-
-def _grouped(steps: Iterable[BenchmarkStep], key: Callable[[BenchmarkStep], _K]) -> dict[_K, list[BenchmarkStep]]:
-    groups: dict[_K, list[BenchmarkStep]] = {}
-    for step in steps:
-        groups.setdefault(key(step), []).append(step)
-    return groups
 
 
 def _phase(step: BenchmarkStep) -> str:

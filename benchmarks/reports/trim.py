@@ -30,6 +30,7 @@ from blkreel.benchmarks.step import BenchmarkStep
 from blkreel.benchmarks.step_metrics import Array
 from blkreel.benchmarks.step_metrics.sensors import sensors_of
 from blkreel.benchmarks.step_metrics.step_stats import COLUMNS, StepStats, arrays, step_stats
+from blkreel.common.grouping import grouped
 from blkreel.traces.format.schema import OPS
 from blkreel.traces.format.trace import Trace
 
@@ -151,10 +152,7 @@ def _by_contents(measured: list[tuple[BenchmarkStep, StepStats]]) -> dict[str, l
     before: dict[str, set[str]] = {}
     for state, was, _ in wholes:
         before.setdefault(state, set()).add(was)
-    groups: dict[str, list[StepStats]] = {}
-    for state, was, stats in wholes:
-        groups.setdefault(f"{state} after {was}" if len(before[state]) > 1 else state, []).append(stats)
-    return groups
+    return grouped((f"{state} after {was}" if len(before[state]) > 1 else state, stats) for state, was, stats in wholes)
 
 
 def _key(row: Figures) -> str:

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from blkreel.common.errors import UsageError
+from blkreel.common.grouping import grouped
 from blkreel.common.verdict import Reason, Verdict, merged_by_name, step_reason
 
 from .document import ColumnHead, Figures, FigureTable, Results, without
@@ -108,9 +109,7 @@ def _merged_table(named: _Named, title: str) -> FigureTable | None:
 
 def _tests(named: _Named) -> list[dict[str, Any]]:
     """Each test with its figures and series, its label, and `entry`: the drive of which it is a repetition."""
-    groups: dict[tuple[str, str], list[str]] = {}
-    for label, document in named.items():
-        groups.setdefault(_repetition_key(document), []).append(label)
+    groups = grouped((_repetition_key(document), label) for label, document in named.items())
     entries: dict[str, str] = {}
     for (label, _), labels in groups.items():
         is_unique = sum(key[0] == label for key in groups) == 1
@@ -129,9 +128,6 @@ def _repetition_key(test: Results) -> tuple[str, str]:
 
 def _method(named: _Named) -> list[list[str]]:
     """Each entry once, with labels if it does not hold for all tests."""
-    labels: dict[tuple[str, str], list[str]] = {}
-    for label, document in named.items():
-        for name, text in document["method"]:
-            labels.setdefault((name, text), []).append(label)
+    labels = grouped(((name, text), label) for label, document in named.items() for name, text in document["method"])
     return [[name if len(tests) == len(named) else f"{name} [{', '.join(tests)}]", text]
             for (name, text), tests in labels.items()]

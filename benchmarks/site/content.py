@@ -18,6 +18,7 @@ from blkreel.analysis.report.workloads import Score
 from blkreel.analysis.stats.intervals import geometric_mean
 from blkreel.analysis.stats.ranking import places_by_value
 from blkreel.analysis.stats.relative import RelativePerformance, on_every_workload, relative_to
+from blkreel.common.grouping import grouped
 
 MOST_COLUMNS = 10  # conditions of the overview
 _SLUG_LETTERS = 48
@@ -148,9 +149,7 @@ def content_of(results: Sequence[Row], metrics: pa.Table, drives_file: DrivesFil
                   if shared[condition.key[:-1]] > 1 else condition for condition in conditions]
     conditions.sort(key=lambda condition: (-len(condition.standings), condition.title, condition.key))
     columns = _columns(conditions)
-    by_drive: dict[str, list[Row]] = {}
-    for row in rows:
-        by_drive.setdefault(row["label"], []).append(row)
+    by_drive = grouped((row["label"], row) for row in rows)
     drives = [_drive(label, own, drives_file) for label, own in by_drive.items()]
     return Content(tuple(conditions), columns, _ordered(drives, columns), {row["id"]: row for row in rows}, by_result,
                    +left_out)
@@ -169,11 +168,9 @@ def _is_usable(row: Row) -> bool:
 def _metrics_of(table: pa.Table, ids: Iterable[str]) -> dict[str, list[Row]]:
     """The metrics of these results, by id: a catalog of 10,000 results has half a million."""
     table = table.filter(pc.is_in(table["id"].cast("string"), value_set=pa.array(list(ids), "string")))
-    by_id: dict[str, list[Row]] = {}
     names = ("key", "value", "unit", "better")
-    for id_, *values in zip(*(table[name].to_pylist() for name in ("id", *names)), strict=True):
-        by_id.setdefault(id_, []).append(dict(zip(names, values, strict=True)))
-    return by_id
+    return grouped((id_, dict(zip(names, values, strict=True)))
+                   for id_, *values in zip(*(table[name].to_pylist() for name in ("id", *names)), strict=True))
 
 
 def _condition(key: tuple[str, ...], rows: Sequence[Row], metrics: Mapping[str, Sequence[Row]],
@@ -191,10 +188,7 @@ def _condition(key: tuple[str, ...], rows: Sequence[Row], metrics: Mapping[str, 
     better: Better = next((metric["better"] for row in usable for metric in metrics.get(row["id"], ())
                            if metric["key"] == headline), "")
     metric = metric_of(headline, symbol or "", better)
-    by_drive: dict[str, list[Row]] = {}
-    for row in usable:
-        if row["headline"] == headline:
-            by_drive.setdefault(row["label"], []).append(row)
+    by_drive = grouped((row["label"], row) for row in usable if row["headline"] == headline)
     newest = rows[-1]
     detail = " · ".join(filter(None, (newest["pace"], newest["state"], "simulated" if newest["simulated"] else "")))
     score = Score(newest["workload_title"] or newest["workload_name"], metric.title, better == "higher",

@@ -18,6 +18,7 @@ from blkreel.analysis.report.workloads import interval_words, percent
 from blkreel.analysis.stats.intervals import EFFECT
 from blkreel.analysis.stats.relative import relative_performance
 from blkreel.benchmarks.history.series import axis_of, columns_of
+from blkreel.common.grouping import grouped
 from blkreel.common.printable import within_sentence
 from blkreel.common.units import counted, size
 from blkreel.common.verdict import Level, judged
@@ -114,11 +115,7 @@ class Maker:
 
     @cached_property
     def pairs_by_drive(self) -> dict[str, list[tuple[SiteDrive, SiteDrive]]]:
-        by_drive: dict[str, list[tuple[SiteDrive, SiteDrive]]] = {}
-        for pair in self.pairs:
-            for drive in pair:
-                by_drive.setdefault(drive.label, []).append(pair)
-        return by_drive
+        return grouped((drive.label, pair) for pair in self.pairs for drive in pair)
 
     def index(self) -> Page:
         content = self.content

@@ -8,6 +8,7 @@ import os
 
 import numpy as np
 
+from blkreel.common.grouping import grouped
 from blkreel.replay.engine.engine import DEPENDENCY_REACH, Batch
 
 from .dependencies import KERNEL, WORKLOAD, Processes, Threads
@@ -128,9 +129,7 @@ class Groups:
 
     def components(self) -> dict[tuple[int, ...], int]:
         """The processes of each group, and its number of I/Os."""
-        members: dict[int, list[int]] = {}
-        for process in self._rows:
-            members.setdefault(self._root(process), []).append(process)
+        members = grouped((self._root(process), process) for process in self._rows)
         return {tuple(group): sum(self._rows[process] for process in group) for group in members.values()}
 
     def look_up(self, tid: np.ndarray, shard_of: dict[int, int]) -> np.ndarray:

@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from blkreel.common.grouping import grouped
 from blkreel.common.progress import Progress
 from blkreel.replay.fidelity.queue_metrics import READ, WRITE
 
@@ -103,10 +104,7 @@ def _distributions(beside: Mapping[int, np.ndarray], alone: Mapping[int, np.ndar
 
 
 def _joined(parts: Sequence[Mapping[int, np.ndarray]]) -> dict[int, np.ndarray]:
-    groups = defaultdict(list)
-    for part in parts:
-        for group, latency_ns in part.items():
-            groups[group].append(latency_ns)
+    groups = grouped(pair for part in parts for pair in part.items())
     return {group: np.concatenate(latencies) for group, latencies in groups.items()}
 
 

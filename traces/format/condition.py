@@ -13,6 +13,8 @@ from decimal import Decimal
 from enum import Enum
 from typing import Any, Self
 
+from blkreel.common.grouping import grouped
+
 from .metadata_types import ComputeSpeed
 
 UNKNOWN = "unknown"  # of a run of an earlier version
@@ -118,9 +120,8 @@ def differences(conditions: Mapping[str, Condition]) -> Iterator[str]:
     conditions: by the name of the drive or label.
     """
     for input_field in fields(Condition):
-        values: dict[str, list[str]] = {}
-        for name, condition in conditions.items():
-            values.setdefault(getattr(condition, input_field.name) or "none", []).append(name)
+        values = grouped((getattr(condition, input_field.name) or "none", name)
+                         for name, condition in conditions.items())
         if input_field.metadata["role"] is Role.SAID and len(values) > 1:
             texts = ", ".join(f"{value} [{', '.join(names)}]" for value, names in values.items())
             yield f"{input_field.name} is not the same: {texts}"

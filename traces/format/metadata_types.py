@@ -13,6 +13,7 @@ from typing import Any, Literal, NotRequired, Required, Self, TypedDict
 
 from blkreel.common.emulated import EmulatedUse
 from blkreel.common.files.typed_document import OrEmpty, Unsigned, mismatch, record, record_type
+from blkreel.common.grouping import grouped
 from blkreel.common.verdict import Verdict
 
 # The times of a trace have 63 bits with those of its clock.
@@ -761,7 +762,5 @@ def layers_of(metadata: Mapping[str, Any]) -> list[list[int]]:
             heights[name] = max((height(part["name"]) + (part["name"] in names) for part in parts), default=0)
         return heights[name]
 
-    layers: dict[int, list[int]] = {}
-    for number, name in enumerate(names):
-        layers.setdefault(height(name), []).append(number)
+    layers = grouped((height(name), number) for number, name in enumerate(names))
     return [layers[level] for level in sorted(layers)] if len(layers) > 1 else []

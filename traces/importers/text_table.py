@@ -19,6 +19,7 @@ import pyarrow.compute as pc
 import pyarrow.csv as pacsv
 
 from blkreel.common.errors import TraceError
+from blkreel.common.grouping import grouped
 
 from .account import Account
 from .source_file import SourceFile
@@ -188,9 +189,7 @@ class TextTable:
     def _cells(self, lines: list[bytes], at: list[int], faults: dict[int, str]
                ) -> tuple[dict[str, pa.Array], np.ndarray]:
         """The text of the cells by column, and the indexes of their lines. Lines of too few fields become faults."""
-        of_width: dict[int, list[int]] = {}
-        for index in at:
-            of_width.setdefault(self._width(lines[index]), []).append(index)
+        of_width = grouped((self._width(lines[index]), index) for index in at)
         tables = [pa.table({name: pa.array([], pa.binary()) for name, _ in self._wanted})]
         indexes = [np.empty(0, np.int64)]
         for width, all_same in of_width.items():

@@ -6,6 +6,7 @@ from typing import Any
 
 from blkreel.analysis.charts.model import Column, Row, Table
 from blkreel.common import units
+from blkreel.common.grouping import grouped
 
 _SIZE_UNITS = ((1, "bytes"), (1000, "KB"), (10**6, "MB"), (10**9, "GB"), (10**12, "TB"))
 # Columns whose values are words; all others stand to the right and are compared as numbers.
@@ -89,7 +90,4 @@ def _digits(column_head: Head, value: Any) -> str:
 
 def groups(table: Table) -> list[tuple[str, list[Row]]]:
     """Rows by group, in the order of the first row of each."""
-    grouped: dict[str, list[Row]] = {}
-    for row in table.rows:
-        grouped.setdefault(row.group, []).append(row)
-    return list(grouped.items())
+    return list(grouped((row.group, row) for row in table.rows).items())
