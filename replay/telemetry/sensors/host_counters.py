@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 # Indexes in the line `cpu` of /proc/stat: user, nice, system, irq, softirq; steal.
-_BUSY, _STEAL = (1, 2, 3, 6, 7), 8
+_BUSY, _STEAL = (1, 2, 3, 6, 7), (8,)
 # /proc/stat counts in steps of this length.
 STEP_NS = 10**9 // int(os.sysconf("SC_CLK_TCK"))
 
@@ -41,22 +41,19 @@ class OtherWork:
 def read_other_work(proc: Path = Path("/proc")) -> OtherWork:
     own = os.times()
     own_s = own.user + own.system + own.children_user + own.children_system
-    try:
-        words = (proc / "stat").read_text().split("\n", 1)[0].split()
-        ticks = sum(int(words[index]) for index in _BUSY)
-    except (OSError, ValueError, IndexError):
-        return OtherWork(0, 0)
-    return OtherWork(ticks * STEP_NS - round(own_s * 1e9), _steal_ns(proc))
+    busy_ns = _cpu_ns(proc, _BUSY)
+    return OtherWork(busy_ns and busy_ns - round(own_s * 1e9), _cpu_ns(proc, _STEAL))
 
 
 def read_counters(proc: Path = Path("/proc"), sys_root: Path = Path("/sys")) -> HostCounters:
-    return HostCounters(_steal_ns(proc), throttled(sys_root), _waited_ns(proc), time.monotonic_ns())
+    return HostCounters(_cpu_ns(proc, _STEAL), throttled(sys_root), _waited_ns(proc), time.monotonic_ns())
 
 
-def _steal_ns(proc: Path) -> int:
+def _cpu_ns(proc: Path, indexes: tuple[int, ...]) -> int:
+    """The sum of these times of all processors since boot; 0 if they cannot be read."""
     try:
         words = (proc / "stat").read_text().split("\n", 1)[0].split()
-        return int(words[_STEAL]) * STEP_NS
+        return sum(int(words[index]) for index in indexes) * STEP_NS
     except (OSError, ValueError, IndexError):
         return 0
 
