@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from blkreel.common.errors import BlkreelError, UsageError
-from blkreel.common.system import read_kernel_lines
+from blkreel.common.system import mount_points
 
 from .options import CaptureOptions
 
@@ -59,8 +59,7 @@ def cgroup_directory(name: str) -> Path:
 
     Raises BlkreelError if there is no cgroup v2 hierarchy, UsageError if it has no such group.
     """
-    mounts = [line.split(" ") for line in read_kernel_lines("/proc/self/mounts")]
-    root = next((Path(fields[1]) for fields in mounts if fields[2] == "cgroup2"), None)
+    root = next(iter(mount_points("cgroup2")), None)
     if root is None:
         raise BlkreelError("no cgroup v2 hierarchy is mounted", "mount -t cgroup2 none /sys/fs/cgroup")
     for candidate in (Path(name), root / name.lstrip("/")):

@@ -18,6 +18,7 @@ _SYSTEM_PROGRAMS = ("/usr/sbin", "/sbin")  # may not be on a user's path
 # Only root can write here. A PATH that sudo or a service let through would give root another program.
 ROOT_DIRECTORIES = ("/usr/sbin", "/usr/bin", "/sbin", "/bin")
 MOUNTINFO = Path("/proc/self/mountinfo")
+MOUNTS = Path("/proc/self/mounts")
 CGROUPS = Path("/sys/fs/cgroup")
 
 
@@ -149,6 +150,12 @@ def overlay_layers(mount: Mount) -> list[Path]:
     more = [value for name, value in mount.options if name in ("lowerdir+", "datadir+")]
     paths = (Path(re.sub(r"\\(.)", r"\1", value)) for value in (*upper, *lower, *more))
     return [path for path in paths if path.is_absolute()]
+
+
+def mount_points(kind: str, mounts: Path = MOUNTS) -> list[Path]:
+    """Where file systems of a kind are mounted: tracefs, cgroup2."""
+    entries = [line.split(" ") for line in read_kernel_lines(mounts)]
+    return [Path(unescaped(fields[1])) for fields in entries if fields[2] == kind]
 
 
 def unescaped(text: str) -> str:

@@ -19,7 +19,7 @@ from blkreel.common.command_line import AS_ROOT
 from blkreel.common.device import Drive
 from blkreel.common.errors import BlkreelError
 from blkreel.common.files.safe_files import directory_at, make_directory, remove_directory
-from blkreel.common.system import read_kernel_lines
+from blkreel.common.system import MOUNTS, mount_points
 from blkreel.traces.spool.spool import LAYOUT, Spool
 
 from .decoded import DecodedSource, require
@@ -47,10 +47,9 @@ def probe(drives: list[Drive]) -> None:
                                f"end its blktrace, or: blktrace -k {drive.path}")
 
 
-def debugfs_at(mounts: Path = Path("/proc/self/mounts")) -> Path:
-    for line in read_kernel_lines(mounts):
-        if line.split()[2] == "debugfs":
-            return Path(line.split()[1])
+def debugfs_at(mounts: Path = MOUNTS) -> Path:
+    for place in mount_points("debugfs", mounts):
+        return place
     raise BlkreelError("debugfs is not mounted", "mount -t debugfs nodev /sys/kernel/debug")
 
 

@@ -9,19 +9,17 @@ from blkreel.common.command_line import AS_ROOT
 from blkreel.common.device import Drive
 from blkreel.common.errors import BlkreelError
 from blkreel.common.files.typed_document import parse_typed
-from blkreel.common.system import read_kernel_lines
+from blkreel.common.system import MOUNTS, mount_points
 
 STATE = Path("/run/blkreel-ftrace.json")
 OTHER_SOURCE = "take another source: --source bpf"
 _IN_USE = "end what uses it, or take another source: --source bpf"
 
 
-def mounted_at(mounts: Path = Path("/proc/self/mounts")) -> Path:
+def mounted_at(mounts: Path = MOUNTS) -> Path:
     """The mount point of tracefs. Raises BlkreelError if it is not mounted."""
-    for line in read_kernel_lines(mounts):
-        fields = line.split()
-        if fields[2] == "tracefs":
-            return Path(fields[1])
+    for place in mount_points("tracefs", mounts):
+        return place
     raise BlkreelError("tracefs is not mounted", "mount -t tracefs nodev /sys/kernel/tracing")
 
 
@@ -116,11 +114,10 @@ def refuse_where_in_use(root: Path, drives: list[Drive]) -> None:
                                f"end its blktrace, or: blktrace -k {drive.path}")
 
 
-def refuse_where_taken(mounts: Path = Path("/proc/self/mounts")) -> None:
+def refuse_where_taken(mounts: Path = MOUNTS) -> None:
     """Raise where ftrace takes the events of the blktrace command, which would end without any."""
-    for line in read_kernel_lines(mounts):
-        _, place, kind, *_ = line.split()
-        if kind == "tracefs" and chosen(Path(place) / "current_tracer") == "blk":
+    for place in mount_points("tracefs", mounts):
+        if chosen(place / "current_tracer") == "blk":
             raise BlkreelError("ftrace takes the events of blktrace: its tracer is blk",
                                f"end the capture or trace-cmd that uses it, or: echo nop > {place}/current_tracer")
 

@@ -7,7 +7,6 @@ list, and also removes what a demo left behind after kill -9.
 
 import fcntl
 import os
-import re
 import shutil
 import signal
 import subprocess
@@ -19,7 +18,7 @@ from pathlib import Path
 from types import FrameType
 
 from blkreel.common.errors import BlkreelError, SafetyError
-from blkreel.common.system import handled_signals, read_kernel_lines, read_kernel_text
+from blkreel.common.system import MOUNTINFO, handled_signals, read_kernel_lines, read_kernel_text, unescaped
 from blkreel.replay.emulated.directory import sweep
 
 WORKSPACE_NAME = "blkreel-demo"
@@ -117,10 +116,8 @@ def _processes(workspace: Workspace) -> list[int]:
 
 def _mounts(workspace: Workspace) -> list[str]:
     """Mount points below the path, in the order of mounting."""
-    points = [line.split(" ")[4] for line in read_kernel_lines("/proc/self/mountinfo")]
-    # The kernel escapes blanks and backslashes in octal.
-    decoded = [re.sub(r"\\([0-7]{3})", lambda escape: chr(int(escape[1], 8)), point) for point in points]
-    return [point for point in decoded if point.startswith(f"{workspace.path}/")]
+    points = [unescaped(line.split(" ")[4]) for line in read_kernel_lines(MOUNTINFO)]
+    return [point for point in points if point.startswith(f"{workspace.path}/")]
 
 
 def _loop_devices(workspace: Workspace) -> list[str]:

@@ -28,8 +28,9 @@ def test_what_only_bpf_records_is_refused_for_other_sources(source, name, given)
 
 @pytest.mark.parametrize("tracer, taken", [("nop", False), ("function", False), ("blk", True)])
 def test_blktrace_is_refused_where_the_tracer_takes_its_events(tmp_path, tracer, taken):
-    (tmp_path / "current_tracer").write_text(f"{tracer}\n")
+    (tmp_path / "a b").mkdir()
+    (tmp_path / "a b/current_tracer").write_text(f"{tracer}\n")
     mounts = tmp_path / "mounts"
-    mounts.write_text(f"proc /proc proc rw 0 0\nnodev {tmp_path} tracefs rw,relatime 0 0\n")
+    mounts.write_text(f"proc /proc proc rw 0 0\nnodev {tmp_path}/a\\040b tracefs rw,relatime 0 0\n")
     with pytest.raises(BlkreelError, match="blktrace.*blk") if taken else nullcontext():
         refuse_where_taken(mounts)
