@@ -4,7 +4,7 @@ import re
 import subprocess
 from pathlib import Path
 
-from blkreel.common.system import find_program, read_kernel_lines
+from blkreel.common.system import find_program, mount_points, text_in
 
 from . import Check
 
@@ -22,12 +22,11 @@ def tracefs(proc: Path) -> Check:
 
 
 def blk_tracer(proc: Path) -> Check:
-    mount_point = _mounted(proc, "tracefs")
+    mount_point = next(iter(mount_points("tracefs", proc / "self/mounts")), None)
     if not mount_point:
         return Check(_AREA, "blk tracer", "note", "unknown: tracefs is not mounted", _MOUNT_TRACEFS)
     try:
-        with open(f"{mount_point}/available_tracers") as file:
-            tracers = file.read().split()
+        tracers = (mount_point / "available_tracers").read_text().split()
     except OSError as error:
         return Check(_AREA, "blk tracer", "note", f"cannot read {mount_point}: {error.strerror}", "sudo blkreel doctor")
     if "blk" in tracers:
@@ -44,11 +43,8 @@ def blktrace(sys_root: Path) -> Check:
     path = find_program("blktrace")
     if not path:
         return Check(_AREA, "blktrace", "note", "not installed", "apt-get install blktrace")
-    try:
-        locked = "[none]" not in (sys_root / "kernel/security/lockdown").read_text()
-    except OSError:
-        locked = False
-    if locked:
+    lockdown = text_in(sys_root / "kernel/security/lockdown")
+    if lockdown and "[none]" not in lockdown:
         return Check(_AREA, "blktrace", "note", f"{path}; refused by kernel lockdown",
                      "use --source ftrace, which records the same events")
     return Check(_AREA, "blktrace", "ok", path)
@@ -71,16 +67,6 @@ def bpftrace() -> Check:
 
 
 def _mount_check(proc: Path, kind: str, source: str, remedy: str) -> Check:
-    mount_point = _mounted(proc, kind)
-    if mount_point:
-        return Check(_AREA, kind, "ok", mount_point)
+    for mount_point in mount_points(kind, proc / "self/mounts"):
+        return Check(_AREA, kind, "ok", str(mount_point))
     return Check(_AREA, kind, "note", f"not mounted; required by the source {source}", remedy)
-
-
-def _mounted(proc: Path, kind: str) -> str | None:
-    """The mount point of a file system of this kind."""
-    for line in read_kernel_lines(proc / "self/mounts"):
-        fields = line.split(" ")
-        if fields[2] == kind:
-            return fields[1]
-    return None
