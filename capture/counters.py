@@ -23,14 +23,14 @@ class Counters:
         self._files, self._limits = files, limits
         self._interval_ns, self._clock_ns = interval_ns, clock_ns
         self._began_ns = self._begin_ns = clock_ns()
-        self._before = [_read(file) for file in self._files]
+        self._before = [read_stat(file) for file in self._files]
 
     def intervals(self, lost: int | None, *, last: bool = False) -> list[Interval]:
         """The interval, where it has passed or is the last, else none. lost: by the source so far, None if unknown."""
         now_ns = self._clock_ns()
         if now_ns - self._begin_ns < self._interval_ns and not last:
             return []
-        now = [_read(file) for file in self._files]
+        now = [read_stat(file) for file in self._files]
         classes = {}
         for number, (before, after) in enumerate(zip(self._before, now, strict=True)):
             if before is None or after is None:
@@ -48,7 +48,8 @@ class Counters:
         return [interval]
 
 
-def _read(file: Path) -> list[int] | None:
+def read_stat(file: Path) -> list[int] | None:
+    """The counters of `/sys/block/NAME/stat`; None if the drive is gone."""
     try:
         return [int(field) for field in file.read_text().split()]
     except OSError:

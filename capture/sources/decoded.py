@@ -4,6 +4,7 @@ import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+from blkreel.capture.counters import read_stat
 from blkreel.capture.drives import layer_of
 from blkreel.common.device import Drive
 from blkreel.common.errors import BlkreelError
@@ -138,15 +139,8 @@ def _device_arguments(drives: list[Drive]) -> list[str]:
     return arguments
 
 
-def _stat(drive: Drive) -> list[int] | None:
-    try:
-        return [int(field) for field in Path(f"/sys/block/{drive.name}/stat").read_text().split()]
-    except OSError:
-        return None
-
-
 def _diskstats(drive: Drive) -> dict[str, int] | None:
-    fields = _stat(drive)
+    fields = read_stat(Path(f"/sys/block/{drive.name}/stat"))
     if fields is None:
         return None
     return {name: fields[at] if at < len(fields) else 0 for name, at in _STAT_FIELDS.items()}
@@ -154,7 +148,7 @@ def _diskstats(drive: Drive) -> dict[str, int] | None:
 
 def _in_flight(drive: Drive) -> tuple[int, int]:
     """I/Os in flight and I/Os completed, without flushes, by the kernel's counters."""
-    fields = _stat(drive) or [0] * 12
+    fields = read_stat(Path(f"/sys/block/{drive.name}/stat")) or [0] * 12
     return fields[_IN_FLIGHT_FIELD], fields[0] + fields[4] + sum(fields[11:12])
 
 

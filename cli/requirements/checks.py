@@ -10,7 +10,7 @@ from pathlib import Path
 from blkreel.capture import helper as capture_helper
 from blkreel.common.command_line import AS_ROOT
 from blkreel.common.errors import BlkreelError
-from blkreel.common.system import find_program
+from blkreel.common.system import find_program, integer_in, text_in
 from blkreel.common.units import format_bytes
 from blkreel.replay.engine import engine
 
@@ -61,11 +61,7 @@ def kernel_types(sys_root: Path) -> Check:
 
 
 def lockdown(sys_root: Path) -> Check:
-    try:
-        text = (sys_root / "kernel/security/lockdown").read_text()
-    except OSError:
-        return Check("capture", "lockdown", "ok", "none")
-    level = text.partition("[")[2].partition("]")[0]
+    level = text_in(sys_root / "kernel/security/lockdown").partition("[")[2].partition("]")[0]
     if level == "confidentiality":
         return Check("capture", "lockdown", "missing", "confidentiality: BPF cannot read kernel memory",
                      "boot with lockdown=integrity or none")
@@ -104,11 +100,7 @@ def io_uring(proc: Path) -> Check:
         os.close(ring)
         return Check("replay", "io_uring", "ok", "yes")
     code = ctypes.get_errno()
-    try:
-        disabled = (proc / "sys/kernel/io_uring_disabled").read_text().strip()
-    except OSError:
-        disabled = "0"
-    if code == errno.EPERM and disabled != "0":
+    if code == errno.EPERM and integer_in(proc / "sys/kernel/io_uring_disabled"):
         return Check("replay", "io_uring", "missing", "disabled", "sysctl -w kernel.io_uring_disabled=0")
     if code == errno.ENOSYS:
         return Check("replay", "io_uring", "missing", "not in this kernel", "boot a kernel with CONFIG_IO_URING=y")
@@ -137,10 +129,7 @@ def processors() -> Check:
 
 
 def clock(sys_root: Path) -> Check:
-    try:
-        source = (sys_root / "devices/system/clocksource/clocksource0/current_clocksource").read_text().strip()
-    except OSError:
-        source = "unknown"
+    source = text_in(sys_root / "devices/system/clocksource/clocksource0/current_clocksource") or "unknown"
     if source in _SLOW_CLOCKS:
         return Check("replay", "clock", "note", f"{source}: reading it takes microseconds",
                      "boot with clocksource=tsc if the TSC is stable")

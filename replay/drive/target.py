@@ -9,6 +9,7 @@ from typing import Any
 
 from blkreel.common.device import SYS, Drive, drive_of, status_of, whole_disk
 from blkreel.common.errors import BlkreelError, UsageError
+from blkreel.common.system import integer_in, text_in
 from blkreel.common.units import parse_size_bytes
 from blkreel.replay.simulated import spec
 from blkreel.replay.simulated.spec import SimulatedDrive
@@ -38,11 +39,7 @@ class Identity:
             return cls()
         number = status.st_rdev
         block = (sys_root / "dev/block" / f"{os.major(number)}:{os.minor(number)}").resolve()
-        try:
-            diskseq = int((whole_disk(block) / "diskseq").read_text())
-        except (OSError, ValueError):
-            diskseq = 0
-        return cls(node=number, diskseq=diskseq)
+        return cls(node=number, diskseq=integer_in(whole_disk(block) / "diskseq"))
 
     @classmethod
     def named(cls, path: Path | str) -> "Identity":
@@ -96,18 +93,12 @@ class Target:
         """Whether the drive supports discard, or has zones to reset. In a file its file system punches holes."""
         if self.disk_block is None or self.drive.zoned:
             return True
-        try:
-            return int((self.disk_block / "queue/discard_max_bytes").read_text()) > 0
-        except (OSError, ValueError):
-            return False
+        return integer_in(self.disk_block / "queue/discard_max_bytes") > 0
 
     @property
     def can_poll(self) -> bool:
         """Whether the drive has queues whose completions can be polled."""
-        try:
-            return self.disk_block is not None and (self.disk_block / "queue/io_poll").read_text().strip() == "1"
-        except OSError:
-            return False
+        return self.disk_block is not None and text_in(self.disk_block / "queue/io_poll") == "1"
 
     def require_polling(self) -> None:
         """Raises BlkreelError if completions cannot be polled."""
