@@ -106,7 +106,7 @@ def _with_times(stored: pa.Table, results: Path, files: Mapping[str, tuple[int, 
     """The rows with the times of their files now, where a file of another time has the content that was read."""
     columns = [stored[name].to_pylist() for name in ("id", "file_bytes", "file_mtime_ns", "file_sha256")]
     times_ns = [files[name][1] if name in files and files[name][0] == size and files[name][1] != mtime_ns
-                and _has_content(results / name, sha256) else mtime_ns
+                and checksum_of(results / name) == sha256 else mtime_ns
                 for id_, size, mtime_ns, sha256 in zip(*columns, strict=True) for name in (f"{id_}.json",)]
     if times_ns == columns[2]:
         return stored
@@ -114,11 +114,12 @@ def _with_times(stored: pa.Table, results: Path, files: Mapping[str, tuple[int, 
     return stored.set_column(at, stored.schema.field(at), pa.array(times_ns, pa.int64()))
 
 
-def _has_content(path: Path, sha256: str) -> bool:
+def checksum_of(path: Path) -> str:
+    """Empty for a file that is gone."""
     try:
-        return hashlib.sha256(read_plain(path)).hexdigest() == sha256
+        return hashlib.sha256(read_plain(path)).hexdigest()
     except OSError:
-        return False
+        return ""
 
 
 def _generation(table: pa.Table) -> bytes | None:

@@ -17,6 +17,7 @@ from blkreel.analysis.report.drives_file import DrivesFile
 from blkreel.analysis.report.html import rendering
 from blkreel.analysis.report.html.page import render_page
 from blkreel.benchmarks.catalog import Catalog
+from blkreel.benchmarks.catalog.tables import checksum_of
 from blkreel.common.errors import UsageError
 from blkreel.common.files.output_lock import directory_locked
 from blkreel.common.files.safe_files import directory_at, file_name, read_plain, unlink, write_file
@@ -117,7 +118,7 @@ def _build(content: Content, directory: Path, jobs: list[_Job], progress: Progre
                 done[name] = {"inputs": job.inputs, "sha256": checksum, "bytes": len(file)}
             task.update(number)
     for name in sorted(set(before) - set(planned)):
-        if before[name]["sha256"] and _checksum(directory / name) not in ("", before[name]["sha256"]):
+        if before[name]["sha256"] and checksum_of(directory / name) not in ("", before[name]["sha256"]):
             edited.append(name)
         elif (directory / name).exists():
             unlink(directory / name)
@@ -239,11 +240,3 @@ def _size(path: Path) -> int:
         return os.lstat(path).st_size
     except OSError:
         return -1
-
-
-def _checksum(path: Path) -> str:
-    """Empty for a file that is gone."""
-    try:
-        return hashlib.sha256(read_plain(path)).hexdigest()
-    except OSError:
-        return ""
