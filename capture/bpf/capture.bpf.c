@@ -515,8 +515,11 @@ int process_fork(__u64 *args)
 	__u8 one = 1;
 
 	forget_thread(READ(child, pid));
-	if (pid != parent_pid && bpf_map_lookup_elem(&own_pids, &parent_pid))
+	if (!bpf_map_lookup_elem(&own_pids, &parent_pid))
+		return 0;
+	if (pid != parent_pid)
 		bpf_map_update_elem(&own_pids, &pid, &one, BPF_ANY);
+	count_from_start(READ(child, pid));
 	return 0;
 }
 

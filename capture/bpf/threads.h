@@ -217,6 +217,17 @@ static __always_inline struct thread_times current_times(struct thread_entry *th
 	};
 }
 
+/* Its sleeps and who ends them, although it may never do I/O: it may wake one that does. */
+static __always_inline void count_from_start(__s32 tid)
+{
+	struct thread_entry *entry = thread_at(tid);
+
+	if (!entry)
+		return;
+	begin_thread(entry, tid);
+	entry->blocked_ns = entry->slept_ns = 0;
+}
+
 /* A thread begins or ends: its entry is that of an earlier thread with this number. */
 static __always_inline void forget_thread(__s32 tid)
 {

@@ -117,6 +117,7 @@ static __always_inline void on_waking(const __u64 *args, struct task_struct *wok
 	struct task_struct *current = current_task();
 	__s32 tid = READ(woken, pid);
 	struct thread_entry *entry = thread_at(tid);
+	__u64 asleep_since_ns;
 	bool by_completion;
 
 	/* It has not given way yet, and will run on: what it waits for takes no time from it. */
@@ -125,9 +126,11 @@ static __always_inline void on_waking(const __u64 *args, struct task_struct *wok
 	by_completion = is_woken_by_completion(args, current, woken);
 	if (!by_completion)
 		set_cause(args, current, woken);
-	if (entry && entry->tid == tid)
-		entry->woken_by_thread = end_sleep(entry) && !by_completion && is_caused_by_thread(args, current) &&
-					 hands_over(current, woken) && note_wake(current, tid);
+	if (!entry || entry->tid != tid)
+		return;
+	asleep_since_ns = entry->asleep_since_ns;
+	entry->woken_by_thread = end_sleep(entry) && !by_completion && is_caused_by_thread(args, current) &&
+				 hands_over(current, woken) && note_wake(current, tid, asleep_since_ns);
 }
 
 /* A thread begins. */

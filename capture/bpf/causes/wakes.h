@@ -5,7 +5,8 @@
  * A program in a pipeline sleeps until there is data, or room for its own: it waits for what another one does, which
  * may cause no I/O at all, so that only its wake-ups tell where it is. The last wake-up of each thread by another one
  * (hands_over()) is noted, and emitted when the woken thread causes an I/O or uses pages: as many records as I/Os,
- * however often threads wake each other.
+ * however often threads wake each other. A thread that only passes on a wake-up, as a shell does that waits for a
+ * program and then stops a server, is left out: what it computes in between is the woken thread's.
  */
 #pragma once
 
@@ -28,9 +29,10 @@ static __always_inline struct wake_record *wake_of(__s32 tid)
 }
 
 /* The current thread wakes another one, which is asleep. Returns whether this is noted. */
-static __always_inline bool note_wake(struct task_struct *current, __s32 woken_tid)
+static __always_inline bool note_wake(struct task_struct *current, __s32 woken_tid, __u64 asleep_since_ns)
 {
 	__s32 tid = current_tid(current);
+	const struct wake_record *before;
 	struct thread_entry *thread;
 	struct wake_record *note;
 
@@ -40,6 +42,13 @@ static __always_inline bool note_wake(struct task_struct *current, __s32 woken_t
 	note = wake_of(woken_tid);
 	if (!thread || !note || (config.own && !is_own(thread)))
 		return false;
+	before = thread->woken_by_thread ? wake_of(tid) : NULL;
+	/* What the woken thread did since the earlier wake-up would come between. */
+	if (before && before->woken_tid == tid && before->tid != woken_tid && before->at_ns >= asleep_since_ns) {
+		*note = *before;
+		note->woken_tid = woken_tid;
+		return true;
+	}
 	*note = (struct wake_record){
 		.kind = RECORD_WAKE,
 		.tid = tid,

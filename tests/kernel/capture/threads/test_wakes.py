@@ -83,3 +83,55 @@ def test_a_read_has_the_thread_that_asked_for_it(blkreel, loop_drive, tmp_path, 
 def test_of_a_thread_that_slept_for_a_timer_or_maybe_a_lock_none_is_known(blkreel, loop_drive, tmp_path, kind):
     _, rows, _ = captured(blkreel, loop_drive(), tmp_path, kind)
     assert (rows[WAKE_COLUMNS].iloc[1:] == -1).all(axis=None)
+
+
+# A thread reads a block and tells a process, which tells another one to read the next block. It computes before.
+RELAY = f"""
+import json, mmap, os, sys, time
+drive, output = sys.argv[1:]
+file, page = os.open(drive, os.O_RDONLY | os.O_DIRECT), mmap.mmap(-1, 4096)
+to_relay, to_reader, to_first = os.pipe(), os.pipe(), os.pipe()
+def read_block(number):
+    os.preadv(file, [page], number * 4096)
+if not (relay := os.fork()):
+    for _ in range({BLOCKS}):
+        os.read(to_relay[0], 1)
+        end_ns = time.thread_time_ns() + 3_000_000
+        while time.thread_time_ns() < end_ns:
+            pass
+        os.write(to_reader[1], b".")
+    os._exit(0)
+if not (reader := os.fork()):
+    for block in range({BLOCKS}):
+        os.read(to_reader[0], 1)
+        read_block(2 * block + 1)
+        os.write(to_first[1], b".")
+    os._exit(0)
+told = []
+for block in range({BLOCKS}):
+    time.sleep(0.002)
+    read_block(2 * block)
+    before_ns = time.monotonic_ns()
+    os.write(to_relay[1], b".")
+    told.append([before_ns, time.monotonic_ns()])
+    os.read(to_first[0], 1)
+json.dump({{"first": os.getpid(), "reader": reader, "told": told}}, open(output, "w"))
+"""
+
+
+def test_a_process_that_only_passes_on_a_wake_up_is_left_out(blkreel, loop_drive, tmp_path):
+    """As a shell that waits for a program and then stops a server: the server's I/O waits for the program's."""
+    trace, output = tmp_path / "t.parquet", tmp_path / "log.json"
+    drive = loop_drive()
+    blkreel("capture", drive, "-o", trace, "--", sys.executable, "-c", RELAY, drive, output)
+    opened, log = open_trace(trace), json.loads(output.read_text())
+    assert not check(opened).errors
+    rows = opened.table().to_pandas()
+    rows = rows[(rows.tid == log["reader"]) & (rows.op == 0)]
+    assert len(rows) == BLOCKS
+    known = 0
+    for row, (before_ns, after_ns) in zip(rows.itertuples(), log["told"], strict=True):
+        if row.woken_by == log["first"]:
+            known += 1
+            assert before_ns <= opened.metadata["epoch_ns"] + row.submit_ns - row.woken_ns <= after_ns
+    assert known > BLOCKS / 2
