@@ -65,7 +65,7 @@ def parse():
                         help="pairs of drives (default: of null_blk; with --beside, of an emulated drive)")
     result.add_argument("--replays", nargs="+", choices=REPLAYS, default=list(REPLAYS), help="(default: all)")
     result.add_argument("--beside", type=float, metavar="MB/s", default=0,
-                        help="measure programs and replays also beside direct writes of 1 MiB at this rate")
+                        help="measure programs and replays on the slow drive also beside direct writes of 1 MiB")
     result.add_argument("--kernel", choices=KERNELS, default="6.1", help="of the guest (default: 6.1)")
     result.add_argument("--instruction-ns", type=int, choices=(1, 2, 4), default=2,
                         help="time that the guest takes for an instruction (default: 2)")
