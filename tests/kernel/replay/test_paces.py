@@ -67,10 +67,11 @@ def test_a_synchronous_reader_is_as_fast_as_its_drive_and_its_thoughts(make_trac
     account, rows = replay(trace, "--on", drive, "--pace", "dependent")
     own_ns = account["pace"]["turnaround_ns"] or 0
     after_ns = rows["due_ns"].to_numpy()[1:] - complete_ns(rows).to_numpy()[:-1]
-    assert (after_ns == think_ns - own_ns).all()
+    # Shares of processors are no whole numbers, so that an end of computing may be rounded to the next nanosecond.
+    assert (abs(after_ns - (think_ns - own_ns)) <= 1).all()
     assert (rows["submit_ns"] >= rows["due_ns"]).all()
     assert ((rows["flags"][1:] & FLAGS["anchored"]) != 0).all()
-    pure_ns = (count - 1) * (think_ns - own_ns) + rows["latency_ns"].sum()
+    pure_ns = after_ns.sum() + rows["latency_ns"].sum()
     late_ns = (rows["submit_ns"] - rows["due_ns"]).sum()
     assert account["wall_ns"] == pure_ns + late_ns - max(0, rows["submit_ns"][0] - rows["due_ns"][0])
     assert account["pace"]["dependencies"] == "observed"
