@@ -9,8 +9,8 @@ from blkreel.analysis.report.export import View
 from blkreel.analysis.report.page.compare_page import Attached
 from blkreel.analysis.report.workloads import Score
 from blkreel.analysis.scale.dataset import refuse_repeated
+from blkreel.common.binning import grouped
 from blkreel.common.files.storage_url import Location
-from blkreel.common.grouping import grouped
 
 from .charts.drives import drives_of, models_of
 from .reports.page import page_of

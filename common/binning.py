@@ -1,9 +1,23 @@
-"""Log-linear bins of integers, the one binning of every distribution: percentiles, lateness, gaps, the live view.
+"""Groups of values: by their keys, and in log-linear bins of integers, the one binning of every distribution.
 
 traces/native/binning.h has the same bins in C.
 """
 
+from collections.abc import Iterable
+from typing import TypeVar
+
 import numpy as np
+
+_K = TypeVar("_K")
+_V = TypeVar("_V")
+
+
+def grouped(pairs: Iterable[tuple[_K, _V]]) -> dict[_K, list[_V]]:
+    """The values of each key in the order of the pairs, and the keys in that of their first values."""
+    groups: dict[_K, list[_V]] = {}
+    for key, value in pairs:
+        groups.setdefault(key, []).append(value)
+    return groups
 
 
 class LogLinearBins:

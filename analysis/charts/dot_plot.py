@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from blkreel.common.grouping import grouped
+from blkreel.common.binning import grouped
 
 from .axes import Axis, ScaledAxis, scale_axis
 from .series_style import SeriesStyle

@@ -31,9 +31,9 @@ from blkreel.analysis.metrics.run_times import RunTimes, why_no_slowdown
 from blkreel.analysis.metrics.stalls import stalls
 from blkreel.analysis.stats.intervals import geometric_mean, interval
 from blkreel.analysis.stats.ranking import ENOUGH_RUNS, pairs, ranked
+from blkreel.common.binning import grouped
 from blkreel.common.errors import BlkreelError
 from blkreel.common.files.typed_document import record
-from blkreel.common.grouping import grouped
 from blkreel.common.printable import printable, within_sentence
 from blkreel.common.units import setting
 from blkreel.traces.format.condition import Condition, Role, compute_words, differences, input_names, workload_words

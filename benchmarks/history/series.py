@@ -13,7 +13,7 @@ from blkreel.analysis.metrics.definitions.metric import Metric, Value, column_na
 from blkreel.analysis.stats.change_points import ChangePoint, change_points
 from blkreel.analysis.stats.intervals import Interval, geometric_mean, interval
 from blkreel.analysis.stats.ranking import ENOUGH_RUNS
-from blkreel.common.grouping import grouped
+from blkreel.common.binning import grouped
 
 from .selection import Row
 

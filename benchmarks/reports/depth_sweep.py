@@ -29,7 +29,7 @@ from blkreel.benchmarks.results.document import (
 )
 from blkreel.benchmarks.step import BenchmarkStep
 from blkreel.benchmarks.step_metrics.step_stats import StepStats, energy_note, step_stats
-from blkreel.common.grouping import grouped
+from blkreel.common.binning import grouped
 
 from .report import Report
 

@@ -35,7 +35,7 @@ from blkreel.benchmarks.step_metrics.change_point import MIN_SLOWDOWN, MIN_VALUE
 from blkreel.benchmarks.step_metrics.sensors import sensors_of
 from blkreel.benchmarks.step_metrics.step_stats import COLUMNS, StepStats, arrays, energy_note
 from blkreel.common import units
-from blkreel.common.grouping import grouped
+from blkreel.common.binning import grouped
 from blkreel.traces.format.trace import Trace
 
 from .report import Report

@@ -14,7 +14,7 @@ from blkreel.benchmarks.results.directory import Runs, Test
 from blkreel.benchmarks.results.document import Content, Figures, figure_series, figure_table, without
 from blkreel.benchmarks.step import BenchmarkStep
 from blkreel.benchmarks.step_metrics.step_stats import StepStats, energy_note, step_stats
-from blkreel.common.grouping import grouped
+from blkreel.common.binning import grouped
 from blkreel.common.verdict import step_reason
 from blkreel.replay.prepare.steady_state import ROUNDS, is_steady
 

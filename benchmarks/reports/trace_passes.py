@@ -23,7 +23,7 @@ from blkreel.benchmarks.results.document import Content, Figures, by_state, figu
 from blkreel.benchmarks.step import BenchmarkStep
 from blkreel.benchmarks.step_metrics.sensors import sensors_of
 from blkreel.benchmarks.step_metrics.step_stats import COLUMNS, BusyTime, StepStats, arrays, energy_note
-from blkreel.common.grouping import grouped
+from blkreel.common.binning import grouped
 from blkreel.common.verdict import step_reason
 from blkreel.traces.format.trace import Trace
 from blkreel.traces.samples import PREFIX

@@ -30,7 +30,7 @@ from blkreel.benchmarks.step import BenchmarkStep
 from blkreel.benchmarks.step_metrics import Array
 from blkreel.benchmarks.step_metrics.sensors import sensors_of
 from blkreel.benchmarks.step_metrics.step_stats import COLUMNS, StepStats, arrays, step_stats
-from blkreel.common.grouping import grouped
+from blkreel.common.binning import grouped
 from blkreel.traces.format.schema import OPS
 from blkreel.traces.format.trace import Trace
 

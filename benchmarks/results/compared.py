@@ -5,8 +5,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, cast
 
+from blkreel.common.binning import grouped
 from blkreel.common.errors import UsageError
-from blkreel.common.grouping import grouped
 from blkreel.common.verdict import Reason, Verdict, merged_by_name, step_reason
 
 from .document import ColumnHead, Figures, FigureTable, Results, without

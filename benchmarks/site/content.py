@@ -18,7 +18,7 @@ from blkreel.analysis.report.workloads import Score
 from blkreel.analysis.stats.intervals import geometric_mean
 from blkreel.analysis.stats.ranking import places_by_value
 from blkreel.analysis.stats.relative import RelativePerformance, on_every_workload, relative_to
-from blkreel.common.grouping import grouped
+from blkreel.common.binning import grouped
 
 MOST_COLUMNS = 10  # conditions of the overview
 _SLUG_LETTERS = 48

@@ -18,7 +18,7 @@ from blkreel.analysis.report.workloads import interval_words, percent
 from blkreel.analysis.stats.intervals import EFFECT
 from blkreel.analysis.stats.relative import relative_performance
 from blkreel.benchmarks.history.series import axis_of, columns_of
-from blkreel.common.grouping import grouped
+from blkreel.common.binning import grouped
 from blkreel.common.printable import within_sentence
 from blkreel.common.units import counted, size
 from blkreel.common.verdict import Level, judged

@@ -8,7 +8,7 @@ import os
 
 import numpy as np
 
-from blkreel.common.grouping import grouped
+from blkreel.common.binning import grouped
 from blkreel.replay.engine.engine import DEPENDENCY_REACH, Batch
 
 from .dependencies import KERNEL, WORKLOAD, Processes, Threads

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from blkreel.common.grouping import grouped
+from blkreel.common.binning import grouped
 from blkreel.common.progress import Progress
 from blkreel.replay.fidelity.queue_metrics import READ, WRITE
 

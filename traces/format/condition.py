@@ -13,7 +13,7 @@ from decimal import Decimal
 from enum import Enum
 from typing import Any, Self
 
-from blkreel.common.grouping import grouped
+from blkreel.common.binning import grouped
 
 from .metadata_types import ComputeSpeed
 

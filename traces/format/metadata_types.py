@@ -11,9 +11,9 @@ from dataclasses import field
 from functools import cached_property
 from typing import Any, Literal, NotRequired, Required, Self, TypedDict
 
+from blkreel.common.binning import grouped
 from blkreel.common.emulated import EmulatedUse
 from blkreel.common.files.typed_document import OrEmpty, Unsigned, mismatch, record, record_type
-from blkreel.common.grouping import grouped
 from blkreel.common.verdict import Verdict
 
 # The times of a trace have 63 bits with those of its clock.

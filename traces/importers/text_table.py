@@ -18,8 +18,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.csv as pacsv
 
+from blkreel.common.binning import grouped
 from blkreel.common.errors import TraceError
-from blkreel.common.grouping import grouped
 
 from .account import Account
 from .source_file import SourceFile

@@ -6,7 +6,7 @@ from typing import Any
 
 from blkreel.analysis.charts.model import Column, Row, Table
 from blkreel.common import units
-from blkreel.common.grouping import grouped
+from blkreel.common.binning import grouped
 
 _SIZE_UNITS = ((1, "bytes"), (1000, "KB"), (10**6, "MB"), (10**9, "GB"), (10**12, "TB"))
 # Columns whose values are words; all others stand to the right and are compared as numbers.
