@@ -37,7 +37,7 @@ def size_bytes(programs):
 
 
 def fill(directory, programs, divisor=1):
-    """Write the data of the programs, or a part of it: all have one size, but for the game's."""
+    """Write the data of the programs; divisor: that part of it, except of the game's."""
     names = {DATA[program] for program in programs}
     if "file" in names:
         write_random(directory / "data", DATA_MIB // divisor)

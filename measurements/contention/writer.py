@@ -1,6 +1,6 @@
 """Writes 1 MiB at a time with direct I/O at a steady rate: FILE BYTES_PER_S [FIRST_BYTE]. Prints the number of each.
 
-It begins at FIRST_BYTE again when the file is full. It imports nothing that a program beside it would wait for.
+It begins at FIRST_BYTE again when the file is full.
 """
 
 import mmap

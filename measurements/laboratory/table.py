@@ -1,9 +1,9 @@
 """Compares the load time that a replay predicts with that of the program, in a guest whose clock counts instructions.
 
-Each program of programs.py is captured on both drives of a pair, and the trace of each drive is replayed on
-the other one. The drives are null_blk with completions by timer. The guest's clock depends neither on the speed nor on
-the load of this machine, so each measurement is made once. Needs what `make test-vm` needs, and root for the contents
-of some programs. Programs that are not installed are skipped.
+Each program of programs.py is captured on both drives of a pair, and the trace of each drive is replayed on the other
+one. The drives are null_blk with completions by timer, or emulated. The guest's clock depends neither on the speed nor
+on the load of this machine, so each measurement is made once. Needs what `make test-vm` needs, and root for the
+contents of some programs. Programs that are not installed are skipped.
 """
 
 import argparse
