@@ -386,9 +386,8 @@ def _check_pace(condition: Condition, metric: Metric, paces: tuple[str, ...]) ->
 
 
 def _in_unit(condition: Condition, metric: str) -> str:
-    unit, definition = _unit(metric), find(metric)
-    is_share = metric == RELATIVE_PERFORMANCE or definition is not None and definition.unit is SHARE
-    if is_share and condition.kind == "change" and not re.search("[<>=] *[+\\-−]", condition.text):
+    unit = _unit(metric)
+    if _is_share(metric) and condition.kind == "change" and not re.search("[<>=] *[+\\-−]", condition.text):
         raise UsageError(f"--fail-if {condition.text!r}: {metric} is a share, so the limit may be one or a change",
                          f"write {condition.limit:g} for the share, {condition.limit * 100:+g}% for its change")
     if condition.kind not in ("change", unit):
@@ -406,13 +405,18 @@ def _unit(metric: str) -> str:
     return next((unit for unit in _UNITS if f"_{metric.split('.')[-1]}".endswith(unit)), "")
 
 
+def _is_share(metric: str) -> bool:
+    definition = find(metric)
+    return metric == RELATIVE_PERFORMANCE or definition is not None and definition.unit is SHARE
+
+
 def _percent(share: float) -> str:
     return f"{share * 100:+.1f} %" if round(share * 100, 1) else "0.0 %"
 
 
 def _value(metric: str, value: float | None) -> str:
-    unit, definition = _unit(metric), find(metric)
-    if value is not None and (metric == RELATIVE_PERFORMANCE or definition and definition.unit is SHARE):
+    unit = _unit(metric)
+    if value is not None and _is_share(metric):
         return SHARE.text(value)
     if unit == "_ns":
         return units.duration(value)
