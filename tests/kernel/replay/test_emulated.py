@@ -29,12 +29,19 @@ CAP_SYS_NICE = 23
 DRIVE = "nil:64MiB,read_latency=200us,write_latency=200us,read_bandwidth=1GB/s,write_bandwidth=1GB/s,channels=4"
 # The calibration depends on what else runs on the machine.
 ANY_MACHINE = "--accept-inexact"
+OF_OTHERS: frozenset = frozenset()
 
 
 @pytest.fixture(autouse=True)
 def require_fuse(require_root):
     if not Path("/dev/fuse").exists():
         pytest.skip("needs FUSE: modprobe fuse")
+
+
+@pytest.fixture(autouse=True)
+def drives_of_others(monkeypatch):
+    """Nothing of this test: what work that was killed, or runs beside it, has on this machine."""
+    monkeypatch.setattr(sys.modules[__name__], "OF_OTHERS", frozenset(nameless_devices()))
 
 
 @pytest.fixture
@@ -79,9 +86,12 @@ def left_behind(name):
     """What of an ended drive is still there."""
     file = RUN / name / "drive"
     mounted = [line for line in Path("/proc/self/mountinfo").read_text().splitlines() if str(file) in line]
-    # A device whose file was unmounted before it was detached is over `/`.
-    return [*devices_over(file), *devices_over(Path("/")), *mounted, *LINKS.glob(name), *RUN.glob(name),
-            *Path("/dev").glob("ublk[bc]*")]
+    return [*devices_over(file), *mounted, *LINKS.glob(name), *RUN.glob(name), *nameless_devices() - OF_OTHERS]
+
+
+def nameless_devices():
+    """Devices that do not tell their drive. One whose file was unmounted before it was detached is over `/`."""
+    return {*devices_over(Path("/")), *map(str, Path("/dev").glob("ublk[bc]*"))}
 
 
 def server_of(process):
