@@ -17,6 +17,7 @@ import hypothesis
 import numpy as np
 import pytest
 from command_server import CommandServer
+from failures_at_once import pytest_configure as pytest_configure
 from held_drive import held_drive as make_held_drive
 from held_drive import restore_request_size
 from loop_device import attach_loop, detach_loop, own_loop

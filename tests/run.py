@@ -80,7 +80,10 @@ class Result:
     def failures(self) -> list[str]:
         """The lines that say what failed, those of the end where there are many."""
         lines = COLOR.sub("", self.output).splitlines()
-        return [line for line in lines if FAILURE.match(line)][-FAILURE_LINES:] or lines[-LAST_LINES:]
+        # A test that failed has one line at once and one at the end.
+        failed = {line.partition(" - ")[0] if line.startswith("FAILED ") else line: line
+                  for line in lines if FAILURE.match(line)}
+        return list(failed.values())[-FAILURE_LINES:] or lines[-LAST_LINES:]
 
 
 def processes(root: int) -> Iterator[tuple[int, str]]:

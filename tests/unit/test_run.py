@@ -20,7 +20,8 @@ def runner(monkeypatch):
         return module.Part(name, [sys.executable, "-c", script], lane, by_default)
 
     monkeypatch.setattr(module, "PARTS", (
-        part("first", 3, 0, printed="E   assert 1 == 2\nFAILED tests/test_it.py::test_that_fails - assert 1 == 2"),
+        part("first", 3, 0, printed="FAILED tests/test_it.py::test_that_fails - assert\nE   assert 1 == 2\n"
+                                 "FAILED tests/test_it.py::test_that_fails - assert 1 == 2"),
         part("second", 0, 0, printed="E   of a test that passed at last"), part("drives", 0, 1),
         part("long", 0, 1, by_default=False)))
     return module
@@ -33,7 +34,7 @@ def test_a_failure_does_not_stop_later_parts_and_stands_at_the_end(runner, capfd
     assert all(f"line of {name}" in output for name in ("drives", "first", "second")) and "line of long" not in output
     assert "FAILED (exit code 3)" in output and "failed: first" in output
     _, end = output.split("\nfirst:\n")
-    assert end.startswith("E   assert 1 == 2\nFAILED tests/test_it.py::test_that_fails - assert 1 == 2\n")
+    assert end.startswith("FAILED tests/test_it.py::test_that_fails - assert 1 == 2\nE   assert 1 == 2\n")
     assert "at last" not in end and "line of" not in end
 
 
@@ -56,8 +57,12 @@ def test_two_lanes_run_side_by_side_and_the_parts_of_a_lane_in_order(runner, mon
 
 
 def test_parts_that_do_not_end_are_ended_and_shown(tmp_path):
-    """In a process of its own, because the last resort ends it. pytest prints where it stands; no later part begins."""
-    (tmp_path / "test_stuck.py").write_text("import time\n\ndef test_that_never_ends():\n    time.sleep(1000)\n")
+    """In a process of its own, because the last resort ends it. pytest prints where it stands, and the tests that
+    failed before are named; no later part begins."""
+    (tmp_path / "conftest.py").write_text(f"import sys\nsys.path.append({str(TREE / 'tests/support')!r})\n"
+                                          "from failures_at_once import pytest_configure\n")
+    (tmp_path / "test_stuck.py").write_text("import time\n\ndef test_that_fails():\n    assert 0\n\n"
+                                            "def test_that_never_ends():\n    time.sleep(1000)\n")
     script = tmp_path / "stuck.py"
     script.write_text(f"""if True:
         import importlib.util, sys
@@ -65,7 +70,8 @@ def test_parts_that_do_not_end_are_ended_and_shown(tmp_path):
         module = sys.modules["run_parts"] = importlib.util.module_from_spec(spec)
         spec.loader.exec_module(module)
         module.ABORT_SECONDS = 60
-        module.PARTS = (module.Part("stuck", [*module.PYTEST, "-p", "no:cacheprovider", {str(tmp_path)!r}], 0),
+        words = ["-p", "no:cacheprovider", "-n", "1", {str(tmp_path)!r}]
+        module.PARTS = (module.Part("stuck", [*module.PYTEST, *words], 0),
                         module.Part("next", [sys.executable, "-c", "print('begun')"], 0))
         sys.exit(module.main(["--limit", "15"]))
         """)
@@ -73,3 +79,4 @@ def test_parts_that_do_not_end_are_ended_and_shown(tmp_path):
     assert result.returncode == 1
     assert "not ended after 0:15:" in result.stdout and "test_that_never_ends" in result.stdout
     assert "failed: stuck" in result.stdout and "begun" not in result.stdout
+    assert "test_that_fails - assert 0" in result.stdout.partition("\nstuck:\n")[2]
