@@ -1,7 +1,4 @@
-"""The programs of the laboratory: those of dependent replay, and real ones on a part of their data.
-
-Without the data scan: DuckDB ends with an illegal instruction on the guest's processor.
-"""
+"""The programs of the laboratory: those of dependent replay, and real ones on a part of their data."""
 
 import sys
 
@@ -13,9 +10,9 @@ DIVISOR = 4  # of the data of the real programs: the guest is slow
 SERVER = (POSTGRES / "initdb", "postgresql")
 
 
-def real_program(name, key, *needs):
+def real_program(name, key, *needs, needs_avx=False):
     return Program(name, lambda place: [sys.executable, real.__file__, key, place],
-                   lambda place: real.fill(place, [key], DIVISOR), needs)
+                   lambda place: real.fill(place, [key], DIVISOR), needs, needs_avx=needs_avx)
 
 
 PROGRAMS = [
@@ -24,6 +21,7 @@ PROGRAMS = [
     real_program("model, mmap", "mmap"),
     real_program("model, direct", "direct"),
     real_program("many files", "small"),
+    real_program("data scan", "scan", needs_avx=True),
     real_program("database prewarm", "restart", SERVER),
     real_program("database queries", "queries", SERVER),
 ]

@@ -35,6 +35,7 @@ class Program:
     needs: tuple = ()
     image_bytes: int = IMAGE_BYTES
     real_time: bool = True
+    needs_avx: bool = False
 
     def make_image(self, path):
         if self.fill:

@@ -40,11 +40,14 @@ class Machine:
     images: files in the guest's memory, read-only block devices /dev/pmem* in order of their addresses. An ext4 file
     system with the label "system" lies over the root of the host: its files are read without the host, which answers in
     real time.
+
+    has_avx: QEMU emulates it slowly, and Python with its packages does without.
     """
 
     processors: int = 2
     memory_mib: int = 2048
     instruction_ns: int = 0
+    has_avx: bool = False
     images: Sequence[Path] = ()
 
 
@@ -126,7 +129,8 @@ def _machine(image, initramfs, machine):
     # that another processor executes.
     clock = ["-icount", f"shift={machine.instruction_ns.bit_length() - 1},sleep=off", "-rtc", "clock=vm",
              "-seed", "1"] if machine.instruction_ns else []
-    return ["-accel", "tcg,thread=single", "-cpu", "max,-avx,-avx2", "-smp", str(machine.processors), *clock,
+    return ["-accel", "tcg,thread=single", "-cpu", "max" if machine.has_avx else "max,-avx,-avx2",
+            "-smp", str(machine.processors), *clock,
             "-machine", "nvdimm=on", "-m", f"{machine.memory_mib},slots=32,maxmem=64G", "-nodefaults",
             "-display", "none", "-no-reboot", "-nic", "none", "-kernel", image, "-initrd", initramfs,
             # Mitigations are slow under emulation and not needed here. On a busy host the timer check fails and stops
