@@ -158,14 +158,22 @@ def _sentence(overview: Overview, ordered: Sequence[str]) -> str:
     labels = [label for label in ordered if label != overview.reference]
     if not labels:
         return f"{overview.reference}: no other drive has a result on all of {count}"
-    best, drives = labels[0], f"{len(ordered)} drives"
+    single = [label for label in labels if not interval_words(overview.overall[label])]
+    faster = [label for label in labels if overview.overall[label].differs and overview.overall[label].value > 1]
+    best, drives = faster[0] if faster and not single else labels[0], f"{len(ordered)} drives"
     performance = overview.overall[best]
     sure = interval_words(performance)
     against = f"{percent(performance.value)} of the performance of {overview.reference}"
-    if not sure:
-        return f"Over {count}, {best} measured {against}; not supported by one run of a drive"
-    if performance.differs and performance.value > 1:
-        return f"Over {count}, {best} is the fastest of {drives} with {against} ({sure})"
+    if single:
+        drive = "a drive" if len(single) == len(labels) else names(single)
+        return f"Over {count}, {best} measured {against}; not supported by one run of {drive}"
+    if faster:
+        to_best = relative_to([workload.score for workload in overview.workloads], best)
+        tied = [label for label in labels if label != best and not to_best[label].differs]
+        if best == ordered[0] and not tied:
+            return f"Over {count}, {best} is the fastest of {drives} with {against} ({sure})"
+        alike = f"; no difference shown to {names(tied)}" if tied else ""
+        return f"Over {count}, {best} has {against} ({sure}){alike}"
     tied = [label for label in labels if not overview.overall[label].differs]
     if tied:
         return f"{overview.reference} ties with {names(tied)} for the best performance of {drives} over {count}"

@@ -419,13 +419,13 @@ def _best(condition: Condition) -> str:
     text = f"{condition.title}: {within_sentence(metric.title)} of {best.label} {metric.unit.text(best.value)}"
     if not runners_up:
         return text
-    value = condition.metric.unit.text(runners_up[0].value)
-    if min(len(best.values), len(runners_up[0].values)) < 2:
-        return f"{text}, then {runners_up[0].label} with {value}; one result does not show a difference"
-    if runners_up[0].relative.differs:
-        count = counted(len(condition.standings), "drive")
-        return f"{text}, the best of {count}; second is {runners_up[0].label} with {value}"
-    return f"{text}; no difference to {runners_up[0].label} with {value} is shown"
+    second = f"{runners_up[0].label} with {metric.unit.text(runners_up[0].value)}"
+    tied = next((standing for standing in runners_up if not standing.relative.differs), None)
+    if tied is None:
+        return f"{text}, the best of {counted(len(condition.standings), 'drive')}; second is {second}"
+    if tied.relative.low is None:
+        return f"{text}, then {second}; one result does not show a difference to {tied.label}"
+    return f"{text}; no difference to {tied.label} with {metric.unit.text(tied.value)} is shown"
 
 
 def _sentence(ranked: Sequence[SiteDrive], columns: Sequence[Condition]) -> str:
@@ -433,12 +433,14 @@ def _sentence(ranked: Sequence[SiteDrive], columns: Sequence[Condition]) -> str:
         return ""
     best, second = ranked[0], ranked[1].overall
     over = f"over {counted(len(columns), 'workload')}"
-    if second.differs:
+    tied = next((drive for drive in ranked[1:] if drive.overall and not drive.overall.differs), None)
+    if tied is None or tied.overall is None:
         return f"{best.label} is the fastest of {len(ranked)} drives {over}; second is {ranked[1].label} with " \
                f"{percent(second.value)} of its performance"
-    tied = "no difference is shown" if second.low is not None else "one result each does not show a difference"
+    why = f"no difference to {tied.label} is shown" if tied.overall.low is not None else \
+          f"one result does not show a difference to {tied.label}"
     return f"{best.label} measured fastest of {len(ranked)} drives {over}, then {ranked[1].label} with " \
-           f"{percent(second.value)}; {tied}"
+           f"{percent(second.value)}; {why}"
 
 
 def _command(condition: Condition) -> str:

@@ -45,6 +45,18 @@ def test_the_sentence_over_workloads(second_b, n, under_test, words):
     assert workloads.answer(shown).sentence == words
 
 
+@pytest.mark.parametrize(("drives", "under_test", "words"), [
+    ({"A": [100] * 6, "B": [200, 202, 204], "C": [900]}, "A",
+     "Over 2 workloads, B measured 50 % of the performance of A; not supported by one run of C"),
+    ({"A": [100, 101] * 3, "B": [40, 160] * 3, "C": [90, 91] * 3}, "A",
+     "Over 2 workloads, C has 111 % of the performance of A (111 to 112 %); no difference shown to B"),
+    ({"A": [100, 101] * 3, "B": [50, 51] * 3, "C": [50, 51.2] * 3}, "A",
+     "Over 2 workloads, B has 199 % of the performance of A (198 to 201 %); no difference shown to C")])
+def test_no_drive_ties_without_an_interval_or_with_a_slower_one(drives, under_test, words):
+    scores = [workloads.Score(title, "score", False, str, drives) for title in ("First", "Second")]
+    assert workloads.answer(workloads.overview_of_scores(scores, under_test)).sentence == words
+
+
 def test_without_a_drive_under_test_the_best_of_the_first_workload_is_the_reference():
     assert workloads.overview_of(two_workloads(), None).reference == "B"
 

@@ -241,6 +241,19 @@ def test_a_difference_has_a_color_only_where_the_results_show_it(built):
     assert tied([*rows, wide])["Slow", WORKLOADS[0]]
 
 
+def test_a_site_names_no_fastest_drive_beside_one_with_a_single_result(built):
+    """Although the second differs from the best."""
+    catalog, _, _, _ = built
+    rows = catalog.result_table().to_pylist()
+    slow = content_of(rows, catalog.metric_table()).conditions[0].standings[-1]
+    content = content_of([row for row in rows if row["id"] not in [row["id"] for row in slow.rows[:-1]]],
+                         catalog.metric_table())
+    doubt = "; one result does not show a difference to Slow"
+    assert pages.Maker(content, "Lab").condition(content.conditions[0]).answer.sentence.endswith(doubt)
+    sentence = pages.Maker(content, "Lab").index().answer.sentence
+    assert sentence.startswith("Fast measured fastest of 3 drives over 2 workloads, then ") and sentence.endswith(doubt)
+
+
 def test_raw_files_are_those_of_the_catalog(built):
     catalog, _, site, _ = built
     copied = {path.name: path.read_bytes() for path in (site / "results").iterdir()}
