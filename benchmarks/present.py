@@ -10,8 +10,11 @@ from blkreel.analysis.report.page.compare_page import Attached
 from blkreel.analysis.report.workloads import Score
 from blkreel.analysis.scale.dataset import refuse_repeated
 from blkreel.common.binning import grouped
+from blkreel.common.errors import BlkreelError, UsageError
 from blkreel.common.files.storage_url import Location
 
+from .catalog.collect import identity_of
+from .catalog.result import canonical
 from .charts.drives import drives_of, models_of
 from .reports.page import page_of
 from .reports.registry import REPORTS
@@ -37,10 +40,25 @@ def report_test(directory: str | Location, output: str | Path | None = None, *, 
 
 def read_tests(directories: Sequence[str | Location],
                on_step: Callable[[str, int, int], None] = lambda path, done, total: None) -> list[NamedResults]:
-    """The results of each test. Raises as `report_test`, UsageError for a test named twice."""
+    """The results of each test. Raises as `report_test`, UsageError for a test named twice, and for a copy."""
     paths = [Path(str(path)) for path in directories]
     refuse_repeated(paths)
-    return [(path, results_of(path, partial(on_step, str(path)))) for path in paths]
+    tests = [(path, results_of(path, partial(on_step, str(path)))) for path in paths]
+    _refuse_copies(tests)
+    return tests
+
+
+def _refuse_copies(tests: Sequence[NamedResults]) -> None:
+    """Raise UsageError if two of the tests are copies of one: a copy is no repetition."""
+    originals: dict[bytes, Path] = {}
+    for path, _ in tests:
+        try:
+            identity = canonical(identity_of(path))
+        except BlkreelError:  # nothing is measured
+            continue
+        if (original := originals.setdefault(identity, path)) is not path:
+            raise UsageError(f"{path} is a copy of {original}",
+                             "name each test once: one test is not two repetitions")
 
 
 def compare_results(tests: Sequence[NamedResults], output: str | Path | None = None, *, force: bool = False,

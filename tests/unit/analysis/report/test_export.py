@@ -200,7 +200,7 @@ def test_a_figure_of_several_runs_is_the_one_that_their_comparison_shows(tmp_pat
 
 
 def test_what_was_said_of_drives_is_checked_where_no_page_is_made(tmp_path, four_runs):
-    tests = [small_test(tmp_path / name, "qd1") for name in ("A", "B")]
+    tests = [small_test(tmp_path / name, "qd1", parameters={"drive": name}) for name in ("A", "B")]
     (tmp_path / "drives.toml").write_text('[[drive]]\nmatch = "Nobody*"\n')
     ways = [(lambda view: present.compare(four_runs, view=view), "In memory, On disk"),
             (lambda view: present.report(four_runs[0], view=view), "In memory"),

@@ -3,6 +3,7 @@
 import io
 import json
 import re
+import shutil
 
 import numpy as np
 import pytest
@@ -203,6 +204,14 @@ def test_tests_that_differ_in_an_input_are_no_repetitions(tmp_path, name, header
     assert any(reason["text"].startswith(f"{name} is not the same: ") for reason in compared["verdict"]["reasons"])
     checksums = [collect.test_checksum(results_of(tmp_path / directory)) for directory in ("a", "b", "other")]
     assert checksums[0] == checksums[1] and (checksums[1] == checksums[2]) == (name in input_names(Role.SAID))
+
+
+def test_a_copy_of_a_test_is_no_repetition(tmp_path):
+    """Six copies were six repetitions, with an interval of width zero."""
+    original = cached(tmp_path, "a", 100)
+    copy = shutil.copytree(original, tmp_path / "backup")
+    with pytest.raises(UsageError, match="backup is a copy of .*/a"):
+        present.read_tests([original, cached(tmp_path, "b", 100), copy])
 
 
 def test_different_tests_are_not_compared(tmp_path):
