@@ -294,14 +294,15 @@ def _of_one(entry: Document, metrics: Sequence[Metric]) -> str:
 
 
 def _of_two(section: Document, base: Document, other: Document, metric: Metric) -> str:
-    label, few = other["label"], min(base["n"], other["n"])
+    label, fewest = other["label"], min(base, other, key=lambda entry: entry["n"])
     compared = changes(section, base, other, list(one_a_question(metrics_of(section))))
-    if few < ENOUGH_RUNS:
+    if fewest["n"] < ENOUGH_RUNS:
         parts = [words_of(change) for change in compared[:_MOST_CHANGES]]
         if metric not in [change.metric for change in compared[:_MOST_CHANGES]]:
             parts = parts[:1] + [words_of(change) for change in compared if change.metric is metric]
-        return (f"{label}: {', '.join(parts)}; not supported by {units.counted(few, 'run')} each, "
-                f"{ENOUGH_RUNS} are needed")
+        runs = units.counted(fewest["n"], "run")
+        runs += " each" if base["n"] == other["n"] else f" of {fewest['label']}"
+        return f"{label}: {', '.join(parts)}; not supported by {runs}, {ENOUGH_RUNS} are needed"
     differing = [change for change in compared if change.differ]
     if not differing:
         return (f"No difference shown between {base['label']} and {label} in {noun(metric)} "

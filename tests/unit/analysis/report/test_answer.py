@@ -45,6 +45,12 @@ def two(p99_differs=True, wait=(400, 401), n=6, wait_differs=False):
     return section(base, other, ratios=ratios if n >= 6 else [])
 
 
+def test_a_drive_with_too_few_runs_beside_one_with_enough_is_named():
+    shown = two()
+    shown["entries"][1]["n"] = 2
+    assert answer.sentence(shown).endswith("; not supported by 2 runs of fw 1.2, 6 are needed")
+
+
 @pytest.mark.parametrize(("shown", "under_test", "words"), [
     (two(), None, "fw 1.2: read p99 48 times higher (0.840 to 40.0 ms); read wait unchanged"),
     (two(), "fw 1.1", "fw 1.1: read p99 48 times lower (40.0 to 0.840 ms); read wait unchanged"),
