@@ -213,8 +213,9 @@ def _cell(value: Any) -> Any:
 
 
 def header(column: model.Column) -> str:
-    """The key, with the unit behind it where it does not end in one."""
-    unit = {"time": "ns", "size": "bytes", "block": "bytes", "rate": "mb_s"}.get(column.format, column.unit)
+    """The key, with the unit behind it where it does not end in one. Shares and changes are unrounded: 0.5 is 50 %."""
+    unit = {"time": "ns", "size": "bytes", "block": "bytes", "rate": "mb_s", "share": "", "change": ""}.get(
+        column.format, column.unit)
     unit = unit.replace("/", "_").replace("°", "").replace(" ", "_").lower()
     return column.key if not unit or column.key.endswith(unit) else f"{column.key}_{unit}"
 
