@@ -22,6 +22,7 @@ from blkreel.analysis.stats.intervals import geometric_mean, welch
 from blkreel.analysis.stats.ranking import ENOUGH_RUNS
 from blkreel.common import units
 from blkreel.common.errors import UsageError, did_you_mean
+from blkreel.common.printable import within_sentence
 from blkreel.common.units import parse_size_bytes, parse_time_ns
 from blkreel.traces.format.condition import Condition as RunCondition
 from blkreel.traces.format.condition import differences
@@ -159,10 +160,11 @@ def exit_code(outcomes: list[Outcome]) -> int:
     return EXIT_UNKNOWN if any(outcome.status == UNKNOWN for outcome in outcomes) else 0
 
 
-def words(outcome: Outcome) -> str:
-    """One line for the terminal."""
+def words(outcome: Outcome, has_section: bool = False) -> str:
+    """One line for the terminal. has_section: names the section too, where a comparison has several."""
     line = f"{outcome.status}: {outcome.condition}  [{outcome.new}"
-    line += f" against {outcome.base}]" if outcome.base else "]"
+    line += f" against {outcome.base}" if outcome.base else ""
+    line += f", {within_sentence(outcome.section)}]" if has_section else "]"
     if outcome.change is not None:
         line += f"  {_percent(outcome.change)}"
         if outcome.low is not None and outcome.high is not None:

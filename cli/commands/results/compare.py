@@ -155,8 +155,9 @@ def command(runs: tuple[Location, ...], catalog: Path | None, drive_texts: tuple
     unreadable = [omission for omission in joined.left_out if omission.reason == "unreadable"] if joined else []
     for left_out in unreadable:
         notice(f"left out: {left_out.text}")
+    has_sections = len({outcome.section for outcome in outcomes}) > 1
     for outcome in outcomes if not as_json else ():
-        click.echo(fail_if.words(outcome), err=True)
+        click.echo(fail_if.words(outcome, has_sections), err=True)
     if joined and add:
         for path in runs:
             result, what = joined.catalog.add(Path(str(path)))

@@ -177,6 +177,12 @@ def test_percent_of_a_share_is_not_taken_for_a_change(metric):
     assert error.value.remedy == "write 0.99 for the share, +99% for its change"
 
 
+def test_a_line_names_its_section_where_there_are_several():
+    outcomes = [check("read_wait > +10%", entry("base", EVEN), entry("new", EVEN))[0]] * 2
+    assert [conditions.words(outcome, has_section).partition("  ")[2].partition("]")[0] for outcome, has_section in zip(
+        outcomes, (False, True), strict=True)] == ["[new against base", "[new against base, original timing"]
+
+
 def test_a_base_that_is_none_of_them():
     with pytest.raises(UsageError, match="none of these drives; did you mean 'base'"):
         check("read_wait > 1%", entry("base", EVEN), entry("new", EVEN), base="bsae")
@@ -264,7 +270,8 @@ def test_exit_codes(blkreel, runs, tmp_path):
     assert done.returncode == 0 and "not met" in done.stderr
     other = write_trace(tmp_path / "u.parquet", 4)
     done = blkreel("compare", trace, other, "--fail-if", "read_p50 > +10%", check=False)
-    assert done.returncode == 3 and "[t]; no other run here is of this trace at this pace" in done.stderr
+    assert done.returncode == 3 and "[t, as captured (" in done.stderr
+    assert "; no other run here is of this trace at this pace" in done.stderr
 
 
 def test_another_firmware_is_another_entry(tmp_path):
