@@ -52,13 +52,22 @@ def command(catalog: Path | None, drive_texts: tuple[str, ...], workload_texts: 
     else:
         console = Console()
         if rows:
-            columns = _columns(rows)
-            for part in text_table.in_parts(columns, console.width) if detail.everything else [
-                    text_table.fitting(columns, console.width)]:
+            for part in text_table.in_parts(_columns(rows), console.width) if detail.everything else [
+                    _fitting(rows, console.width)]:
                 console.print_lines(text_table.lines_of(part))
         left = f", {table.num_rows - len(rows)} more: --all" if table.num_rows > len(rows) else ""
         print(printable(f"{opened.directory}: {table.num_rows:,} result{'' if table.num_rows == 1 else 's'}{left}"))
     return NOT_TRUSTWORTHY if opened.damaged else 0
+
+
+def _fitting(rows: list[dict[str, Any]], width: int) -> list[TextColumn]:
+    """The columns that fit. Long names are cut: without drive and workload a result says nothing."""
+    columns = text_table.fitting(_columns(rows), width)
+    if {"drive", "workload"} <= {column.title for column in columns}:
+        return columns
+    return text_table.fitting(_columns([{**row, **{
+        key: text_table.shortened(row[key], max(8, width // 5)) for key in ("label", "workload_title")}}
+        for row in rows]), width)
 
 
 def _columns(rows: list[dict[str, Any]]) -> list[TextColumn]:

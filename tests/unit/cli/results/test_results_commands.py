@@ -53,6 +53,15 @@ def test_list_names_drive_workload_and_headline(results, catalog):
     assert document["results"][0]["host"] == "lab" and document["damaged"] == []
 
 
+def test_a_long_name_hides_neither_drive_nor_workload_of_a_list(results, made, tmp_path, monkeypatch):
+    run_of(tmp_path / "long", "A drive with a very long name, " * 9, 100, seed=3)
+    results("add", tmp_path / "long")
+    monkeypatch.setenv("COLUMNS", "80")
+    lines = results("list")[1].splitlines()
+    assert lines[0].split()[:5] == ["id", "drive", "workload", "headline", "verdict"]
+    assert any("A drive with a" in line and "Game load" in line for line in lines)
+
+
 def test_add_again_changes_nothing_and_names_what_failed(results, made, catalog):
     code, text, errors = results("add", made / "runs/fast", made / "missing")
     assert code == 1 and text.startswith("unchanged") and "not added: " in errors and "missing does not exist" in errors
