@@ -54,7 +54,8 @@ def slowdown_by_writes(runs: Sequence[Measured],
     """
     baselines = [baseline for run in runs if (baseline := run.account.baseline)]
     if not baselines or len(baselines) < len(runs):
-        return SlowdownByWrites(why="no baseline without the writes: replay with --baseline")
+        which = f"of {len(runs) - len(baselines)} of {len(runs)} runs" if baselines else "without the writes"
+        return SlowdownByWrites(why=f"no baseline {which}: replay with --baseline")
     if why := next((why for run in runs if (why := why_no_slowdown(run.metadata))), ""):
         return SlowdownByWrites(why=why)
     read_wait = _over_runs([baseline.slowdown.read_wait for baseline in baselines])

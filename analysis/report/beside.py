@@ -66,6 +66,9 @@ def beside_sentence(entry: Document) -> str:
         text = _of_open_pace(entry, title, words, beside, alone)
     if alone is not None:
         text += f" ({'' if measure is LOAD_TIME else 'read wait '}{slowdown_words(entry)})"
+    baselines = sum(Run.of(run).baseline is not None for run in entry["runs"])
+    if 0 < baselines < entry["n"]:
+        text += f"; no slowdown: no baseline of {entry['n'] - baselines} of {entry['n']} runs"
     reached = value_at(entry["figures"], BACKGROUND_REACHED.path)
     if reached is not None and reached < BACKGROUND_LIMIT:
         text += f"; the background reached {units.digits(reached * 100)} % of its rate"

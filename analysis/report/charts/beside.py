@@ -13,6 +13,7 @@ from blkreel.analysis.metrics.definitions.metric import Metric
 from blkreel.analysis.report.answer import noun, usable
 from blkreel.analysis.report.beside import measure_of, of_entry, over_phases, slowdown_words
 from blkreel.analysis.report.commands import path_of
+from blkreel.analysis.stats.ranking import ENOUGH_RUNS
 from blkreel.traces.format.metadata_types import Run
 
 from .slowdown import EXPOSURE_COLUMNS, exposure_values
@@ -72,7 +73,7 @@ def _table(with_background: Sequence[Datum], measure: Metric, alone: Metric, tit
             "reached": usable(entry, BACKGROUND_REACHED), "rate": _worst(entry, "reached_bytes_s", min, 1e6),
             "background_p99": _worst(entry, "latency_p99_ns", max), **exposure_values(entry), "runs": entry["n"]}
         why = {name: "not measured" for name, value in values.items() if value is None}
-        if entry["n"] < 2:
+        if entry["n"] < ENOUGH_RUNS and slowdown["value"] is not None:
             why |= {name: f"n={entry['n']}: too few runs" for name in ("low", "high") if values[name] is None}
         rows.append(Row(values, entry["label"], why, path=path_of(entry)))
     return Table(title, columns, tuple(rows))

@@ -289,6 +289,10 @@ def test_the_command_gives_both_times_and_the_slowdown(blkreel, tmp_path, trace,
     (entry,) = document["sections"][0]["entries"]
     assert entry["n"] == 2 and entry["headline"]["slowdown_by_writes"]["value"] == pytest.approx(headline, rel=0.1)
     assert "beside writes of 200 MB/s" in document["answer"]["sentence"]
+    (row,) = beside_chart([entry], "beside").table.rows
+    assert row.why["low"] == row.why["high"] == "n=2: too few runs"
+    entry["runs"][1]["run"]["baseline"] = None
+    assert "; no slowdown: no baseline of 1 of 2 runs" in beside_sentence(entry)
 
 
 def test_a_simulated_drive_is_replayed_at_five_phases(blkreel, tmp_path, trace):
