@@ -75,5 +75,6 @@ def relative_performance(workloads: Sequence[Workload], drive: str, reference: s
     mean = math.fsum(logs) / len(logs)
     if not has_interval:
         return RelativePerformance(math.exp(mean), None, None, len(logs))
-    reach = t_quantile(variance**2 / freedom, level) * math.sqrt(variance) / len(logs) if freedom else 0.0
+    exact = drive == reference or not freedom
+    reach = 0.0 if exact else t_quantile(variance**2 / freedom, level) * math.sqrt(variance) / len(logs)
     return RelativePerformance(math.exp(mean), math.exp(mean - reach), math.exp(mean + reach), len(logs))

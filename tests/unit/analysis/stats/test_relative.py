@@ -30,6 +30,8 @@ def test_several_workloads_are_their_geometric_mean_whichever_way_is_better():
 def test_the_reference_is_as_fast_as_itself():
     found = relative(workload([3.0] * 6, [3.0] * 6))
     assert (found.value, found.low, found.high) == (1, 1, 1) and not found.differs
+    noisy = relative_to([workload([1.0, 2.0], [3.0, 4.0])], "reference")["reference"]
+    assert (noisy.value, noisy.low, noisy.high) == (1, 1, 1), "the spread of its runs is no doubt about that"
 
 
 @pytest.mark.parametrize("runs", [[], [None, 1.0], [0.0, 1.0]])
