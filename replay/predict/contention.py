@@ -128,7 +128,7 @@ def loads_of(runs: Sequence[MeasuredRun], progress: Progress) -> list[ContendedL
 
 @dataclass(frozen=True)
 class Fit:
-    """cause: of the contention. misfit: as ContendedLoad.misfit, the mean of all loads."""
+    """cause: of the contention. misfit: as ContendedLoad.misfit, the mean of all loads, and what worse_alone adds."""
 
     cause: str
     model: FittedModel
@@ -136,8 +136,12 @@ class Fit:
     misfit: float
 
 
-def contention_fits(model: FittedModel, runs: Sequence[MeasuredRun], progress: Progress) -> list[Fit]:
-    """The model with each cause of contention that was searched, best first. Latency and bandwidth of reads stay."""
+def contention_fits(model: FittedModel, runs: Sequence[MeasuredRun], progress: Progress,
+                    worse_alone: Callable[[FittedModel], float]) -> list[Fit]:
+    """The model with each cause of contention that was searched, best first. Latency and bandwidth of reads stay.
+
+    worse_alone: what a model adds to the misfit of the runs without a background, which have no say in it otherwise.
+    """
     loads = loads_of(runs, progress)
     writes = [run for run in runs if run.has_background]
     rates = np.concatenate([run.length_bytes[run.op == WRITE] / np.maximum(run.latency_ns[run.op == WRITE], 1)
@@ -149,7 +153,7 @@ def contention_fits(model: FittedModel, runs: Sequence[MeasuredRun], progress: P
 
     def fit_of(cause: str, base: FittedModel, values: Values) -> Fit:
         at = with_values(base, values)
-        return Fit(cause, at, values, float(np.mean([load.misfit(at) for load in loads])))
+        return Fit(cause, at, values, float(np.mean([load.misfit(at) for load in loads])) + worse_alone(at))
 
     starts = [min((fit_of(cause, start, values) for start, values in candidates), key=lambda fit: fit.misfit)
               for cause, candidates in _causes(base, fastest_write, _program_times(loads)).items()]

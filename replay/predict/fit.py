@@ -8,8 +8,9 @@ explains too little, as for a trace full of flushes, which the queue does not kn
 """
 
 import copy
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields, replace
+from functools import cache
 
 import numpy as np
 
@@ -49,7 +50,8 @@ def fit_drives(runs: Sequence[MeasuredRun], progress: Progress) -> list[FittedMo
     quiet = [run for run in runs if not run.has_background]
     models = _fitted(quiet or runs, progress)
     if quiet and len(quiet) < len(runs):
-        fits = [fit for model in models for fit in contention_fits(model, runs, progress)]
+        fits = [fit for model in models
+                for fit in contention_fits(model, runs, progress, _worse_alone(model, quiet, progress))]
         least = min(fit.misfit for fit in fits)
         fits = [fit for fit in fits if fit.misfit <= least * _AS_GOOD_FACTOR + _AS_GOOD]
         models = [fit.model for fit in fits]
@@ -57,6 +59,19 @@ def fit_drives(runs: Sequence[MeasuredRun], progress: Progress) -> list[FittedMo
         compared = _compared(quiet or runs, model, progress)
         model.spread = {op: _spread(model, compared, op) for op in (READ, WRITE)}
     return models
+
+
+def _worse_alone(model: FittedModel, quiet: Sequence[MeasuredRun], progress: Progress
+                 ) -> Callable[[FittedModel], float]:
+    """How much worse the channels and commands of another model explain the runs without a background."""
+    usual = _compared(quiet, model, progress).misfit
+
+    @cache
+    def worse(channels: int, commands: int | None) -> float:
+        other = replace(model, channels=channels, commands=commands)
+        return max(_compared(quiet, other, progress).misfit - usual, 0.0)
+
+    return lambda other: worse(other.channels, other.commands)
 
 
 def _fitted(runs: Sequence[MeasuredRun], progress: Progress) -> list[FittedModel]:

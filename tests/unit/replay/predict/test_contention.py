@@ -76,6 +76,17 @@ def test_the_slowdown_of_a_trace_that_was_not_fitted_is_predicted(replayed, driv
         assert slowdown.is_decided and slowdown.measured > 1.15
 
 
+def test_what_writes_cost_leaves_reads_alone_as_they_were(command_server, tmp_path, monkeypatch):
+    """Waits for programs on a single die would explain the few reads beside writes, and let all others wait in turn."""
+    monkeypatch.setattr(contention, "_SIMULATIONS", 40)
+    for name, options in (("game-small", ("--background", "writes=110MB/s", "--baseline")), ("app-start", ())):
+        run_blkreel(command_server, tmp_path, "replay", f"sample:{name}", "--on", "nil:nvme-mid", "-o", tmp_path / name,
+                    "--pace", "dependent", *options)
+    drives = [model.drive() for model in fit_drives(with_baselines([str(tmp_path / "game-small")]), progress)]
+    error = error_of(with_baselines([str(tmp_path / "app-start")])[0], drives, progress)
+    assert abs(error.read_p99) < 0.2 and abs(error.load_time) < 0.01
+
+
 def test_a_slowdown_that_the_fitted_runs_leave_open_is_not_stated(replayed, monkeypatch):
     """Single reads of one size do not show how much of them is latency, and so not what shorter reads take."""
     for name, value in (("_SIMULATIONS", 4), ("_POLISHED", 1), ("_DIES", (32,))):
