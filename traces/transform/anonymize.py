@@ -19,7 +19,7 @@ from blkreel.traces.format.names import KERNEL_NAME
 from blkreel.traces.format.schema import Metadata
 from blkreel.traces.format.trace import Trace
 
-from .carry import WRITER
+from .carry import WRITER, shortfall
 from .output import Transformed, TransformOutput
 from .regions import RegionPermutation
 from .rows import TRACE_FLAGS, trace_schema
@@ -141,6 +141,12 @@ def _metadata(metadata: Metadata, pseudonyms: Pseudonyms, inodes: _Numbering,
         result["lost"] = {"total": lost.get("total"), "per_cpu": lost.get("per_cpu") or {}, "intervals": [
             {key: interval[key] for key in ("cpu", "first_ns", "last_ns", "count") if key in interval}
             for interval in lost.get("intervals") or []]}
+    if metadata.get("emulated"):
+        result["emulated"] = [{**use, "name": pseudonyms.name(use["name"]), "drive": ""}
+                              for use in metadata["emulated"]]
+    ledger = metadata.get("ledger") or {}
+    missing = [f"{len(ledger['missing'])} reasons are left out: they may hold names"] if ledger.get("missing") else []
+    result |= shortfall([{**ledger, "missing": missing}])
     warnings = len(metadata.get("import_warnings") or [])
     if warnings:
         result["import_warnings"] = [f"{warnings} warnings about the recording are left out: they may hold names"]

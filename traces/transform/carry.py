@@ -1,6 +1,6 @@
 """The metadata of a trace that is made from another one: what still holds, and how it was made."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from blkreel import __version__
@@ -10,7 +10,8 @@ from blkreel.traces.format.schema import Metadata
 from blkreel.traces.format.trace import Trace
 
 WRITER = f"blkreel {__version__}"
-# Of the writer, or of one whole recording: counts that other rows do not have.
+# Of the writer, or of one whole recording: counts that other rows do not have. Of the ledger stays what qualifies a
+# replay: it is unknown which rows the missing I/Os were between.
 _NOT_CARRIED = {INTEGRITY, EXPOSURE, "schema_version", "op_names", "flag_names", "survey", "boundary", "ledger",
                 "diskstats", "unmatched", "in_flight_at_start", "in_flight_at_end", "ring", "helper_cpu_ns",
                 "duration_ns", "run", "history", "part_of", "certificate"}
@@ -18,7 +19,16 @@ _NOT_CARRIED = {INTEGRITY, EXPOSURE, "schema_version", "op_names", "flag_names",
 
 def carried(metadata: Metadata) -> Metadata:
     """The keys that hold for any rows of the trace."""
-    return {key: value for key, value in metadata.items() if key not in _NOT_CARRIED}
+    return {**{key: value for key, value in metadata.items() if key not in _NOT_CARRIED},
+            **shortfall([metadata.get("ledger") or {}])}
+
+
+def shortfall(ledgers: Iterable[Metadata]) -> Metadata:
+    """The key `ledger` with what recordings are known to lack, if there is anything."""
+    ledgers = list(ledgers)
+    ledger = {"missing": list(dict.fromkeys(text for of in ledgers for text in of.get("missing") or [])),
+              "commands_unseen": sum(of.get("commands_unseen") or 0 for of in ledgers)}
+    return {"ledger": {key: value for key, value in ledger.items() if value}} if any(ledger.values()) else {}
 
 
 def history(sources: Sequence[Trace], command: str, options: Metadata, notes: Sequence[str] = ()) -> Metadata:

@@ -11,7 +11,7 @@ from blkreel.traces.format.metadata_types import storage_layer
 from blkreel.traces.format.schema import Metadata
 from blkreel.traces.format.trace import Trace
 
-from .carry import carried, lost_per_cpu, with_warnings
+from .carry import carried, lost_per_cpu, shortfall, with_warnings
 from .rows import TRACE_FLAGS
 
 # Two traces are of one boot if their clocks differ by less: NTP sets a clock by that much between two recordings.
@@ -19,7 +19,7 @@ _SAME_BOOT_NS = 1_000_000_000
 _NUMBERED = ("tid", "inode", "cgroup")  # ids of one boot
 # Keys with a rule of their own; any other key stays if all traces have the same value.
 _MERGED = {"devices", "threads", "files", "lost", "import_warnings", "epoch_ns", "clock_pairs", "part_of",
-           "source_lacks"}
+           "source_lacks", "ledger", "emulated"}
 _JOINED = ("source_format", "capture_layer")
 _COARSEST = ("clock_resolution_ns", "times_step_ns")
 
@@ -132,6 +132,13 @@ class Tables:
                 result[key] = first[key]
         result |= {key: value for key, value in (("devices", self.devices), ("threads", self.threads),
                                                  ("files", self.files)) if value}
+        # Slices of one recording have the same account.
+        ledgers = {(trace.metadata.get("part_of") or {}).get("sha256", number): trace.metadata.get("ledger") or {}
+                   for number, trace in enumerate(self._traces)}
+        result |= shortfall(ledgers.values())
+        uses: list[Any] = [use for source in sources for use in source.get("emulated") or []]
+        if uses:
+            result["emulated"] = [use for number, use in enumerate(uses) if use not in uses[:number]]
         losses = [source.get("lost") for source in sources]
         if any(losses):
             result["lost"] = _lost(losses, shifts_ns)

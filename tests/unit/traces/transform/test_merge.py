@@ -1,5 +1,7 @@
 """`blkreel merge` puts traces on one clock, and keeps dependencies, devices and threads apart."""
 
+import json
+
 import numpy as np
 import pytest
 from small_trace import new_trace
@@ -10,6 +12,7 @@ import blkreel
 from blkreel.common.errors import TraceError, UsageError
 from blkreel.traces.format.reader import open_trace
 from blkreel.traces.format.schema import FLAGS
+from blkreel.traces.samples import sample_path
 from blkreel.traces.transform.concat import concat
 from blkreel.traces.transform.merge import merge
 from blkreel.traces.transform.slice import Selection, slice_trace
@@ -106,6 +109,36 @@ def test_what_one_source_lacks_the_new_trace_lacks(tmp_path, join, options):
     assert metadata["source_lacks"] == ["names", "operation", "event"]
     join(traces[:2], tmp_path / "two.parquet", **options)
     assert "latency" in open_trace(tmp_path / "two.parquet").metadata["source_lacks"]
+
+
+@pytest.mark.parametrize("command", ["slice", "concat", "merge", "anonymize"])
+def test_what_qualifies_a_recording_qualifies_what_is_made_of_it(tmp_path, blkreel, command):
+    """Else a copy of a trace that is not to be trusted would be valid."""
+    use = open_trace(sample_path("app-start")).metadata["emulated"][0]
+    assert use["late_ios"] > 0.01 * use["ios"]
+    source = new_trace(tmp_path / "t.parquet", {
+        "emulated": [{**use, "name": "secret-name", "drive": "nil:/home/secret.toml"}],
+        "ledger": {"missing": ["secret-drive is gone"], "commands_unseen": 7, "computed_ns": 5}},
+        submit_ns=np.arange(200) * 1000, latency_ns=500)
+    other = new_trace(tmp_path / "o.parquet", {}, submit_ns=np.arange(200) * 1000, latency_ns=500)
+    options = {"slice": (source, "--to", "100us"), "concat": (source, other), "anonymize": (source,),
+               "merge": (source, other, "--align", "start", "--onto", "one")}[command]
+    blkreel(command, *options, "-o", tmp_path / "made.parquet")
+    verdict = json.loads(blkreel("report", tmp_path / "made.parquet", "--json").stdout)["entry"]["runs"][0]["verdict"]
+    assert verdict["level"] == "qualified"
+    assert {"emulated_late", "incomplete_capture"} <= {reason["code"] for reason in verdict["reasons"]}
+    metadata = open_trace(tmp_path / "made.parquet").metadata
+    assert metadata["ledger"]["commands_unseen"] == 7 and "computed_ns" not in metadata["ledger"]
+    assert command != "anonymize" or "secret" not in json.dumps(metadata)
+
+
+def test_slices_count_the_commands_of_their_recording_once(tmp_path):
+    source = new_trace(tmp_path / "t.parquet", {"ledger": {"commands_unseen": 7}}, submit_ns=np.arange(9) * 1000)
+    for name, times in (("a", {"to_ns": 4000}), ("b", {"from_ns": 4000})):
+        slice_trace(open_trace(source), tmp_path / f"{name}.parquet", Selection(**times))
+    traces = [open_trace(tmp_path / f"{name}.parquet") for name in ("a", "b")]
+    concat(traces, tmp_path / "joined.parquet")
+    assert open_trace(tmp_path / "joined.parquet").metadata["ledger"] == {"commands_unseen": 7}
 
 
 def volume_trace(path, host, *names):
