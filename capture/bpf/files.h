@@ -16,6 +16,7 @@
 #define NUMBER_BITS 48
 #define BTRFS_MAGIC 0x9123683e
 #define BTRFS_ROOT_NUMBER 256 /* of the directory at the root of each subvolume */
+#define BTRFS_TREES_NUMBER 1 /* of the inode whose pages are the metadata */
 #define LONGEST_CHAIN 4
 #define MAX_COMPARED_BIOS 32 /* of a request */
 #define FILE_TYPE_MASK 0170000
@@ -185,9 +186,12 @@ static __always_inline struct file_entry *entry_of(struct inode *inode)
 	return entry;
 }
 
+/* The metadata of btrfs has an inode with the mode of a regular file on newer kernels (seen on 6.18). */
 static __always_inline bool is_regular(struct inode *inode)
 {
-	return (BPF_CORE_READ(inode, i_mode) & FILE_TYPE_MASK) == REGULAR_FILE;
+	if ((BPF_CORE_READ(inode, i_mode) & FILE_TYPE_MASK) != REGULAR_FILE)
+		return false;
+	return BPF_CORE_READ(inode, i_ino) != BTRFS_TREES_NUMBER || BPF_CORE_READ(inode, i_sb, s_magic) != BTRFS_MAGIC;
 }
 
 /* The inode of a bio's first page; NULL if the page is not in the page cache. */
@@ -258,7 +262,8 @@ static __always_inline void attribute(struct slot *slot, struct bio *bio, struct
 	struct file_entry *entry;
 	struct inode *inode;
 
-	slot->inode = NO_INODE;
+	/* Of metadata that is not in the page cache, as that of xfs, the request says it. */
+	slot->inode = slot->flags & FLAG_METADATA ? 0 : NO_INODE;
 	slot->cgroup = 0;
 	if (!bio)
 		return;

@@ -9,6 +9,7 @@ from capture_sources import assert_recorded, skip_unless_it_runs
 
 from blkreel.common.device import drives_under
 from blkreel.traces.format.reader import open_trace
+from blkreel.traces.format.schema import FLAGS
 
 pytestmark = pytest.mark.kernel
 
@@ -145,6 +146,8 @@ def test_files_of_each_file_system(loop_drive, program, mount, blkreel, tmp_path
                                               ("writeback", "written", 1))
                 if rows[(rows.file == name) & (rows.op == op)].length_bytes.sum() >= MIB]
     assert ", ".join(recorded) == FILES[kind]
+    is_metadata = rows["flags"].to_numpy() & FLAGS["metadata"] != 0
+    assert set(rows.inode) <= {*names, 0, -1} and (rows[is_metadata].inode == 0).all()
     if "used_ns" in rows:
         # Of a read whose completion the kernel kept from BPF nobody knows what came after it.
         assert (rows[(rows.file == "buffered") & (rows.latency_ns >= 0)].used_ns >= 0).all()
