@@ -1,14 +1,20 @@
 """The account of a run: the metadata key `run` of its records. metadata_types.Run defines its keys."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
+import pyarrow as pa
+
 from blkreel.common.files.typed_document import document_of
+from blkreel.replay.background.account import Backgrounds
 from blkreel.replay.background.phases import PhaseTimes
+from blkreel.replay.fidelity.certificate import certified
+from blkreel.replay.fidelity.verdict import judge
 from blkreel.traces.format.metadata_types import Baseline, Run, SlowdownRatios
 
 from .directory import BASELINE
+from .records import RunRecords
 
 WITHOUT = ("writes",)
 RunAccount = dict[str, Any]  # a document of Run
@@ -38,6 +44,17 @@ def baseline_account(baseline: RunAccount, reads: dict[str, Any] | None, is_depe
         reason=next((reason["text"] for reason in verdict["reasons"]), None), withheld=verdict["withheld"],
         slowdown=SlowdownRatios(load_time=_mean(load_times), read_wait=_mean(read_waits)),
         phases=[ratio for ratio in (load_times or read_waits) if ratio] if other_phases else []))
+
+
+def recounted(batches: Iterable[pa.RecordBatch], account: RunAccount) -> RunAccount:
+    """The account that a replay stored some time before it was killed, with the sums of all its rows."""
+    records = RunRecords(None, Backgrounds((), 0, 0) if account["background"] else None)
+    for batch in batches:
+        rows = {name: batch[name].to_numpy() for name in batch.schema.names}
+        records.add({**rows, "complete_ns": rows["submit_ns"] + rows["latency_ns"], "target": rows["device"]})
+    account = {**account, **records.account()}
+    account["certificate"] = certified(account)
+    return {**account, "verdict": judge(account)}
 
 
 def _mean(ratios: Sequence[float | None]) -> float | None:

@@ -2,6 +2,7 @@
 
 from collections import Counter, deque
 from collections.abc import Iterable, Iterator
+from typing import Any
 
 import numpy as np
 
@@ -121,11 +122,11 @@ def foreground_of(rows: Batch) -> tuple[Batch, Batch | None]:
 class RunRecords:
     """Writes the engine's records to the spool and sums them up for the account of the run.
 
-    backgrounds: their sums. Of all rows: issued, unfinished_ops, errors, and totals by target; the others are of the
-    foreground. fitted: only on a drive that was fitted.
+    spool: None to count rows that are written already. backgrounds: their sums. Of all rows: issued, unfinished_ops,
+    errors, and totals by target; the others are of the foreground. fitted: only on a drive that was fitted.
     """
 
-    def __init__(self, spool: Spool, backgrounds: Backgrounds | None = None, fitted: FittedReads | None = None):
+    def __init__(self, spool: Spool | None, backgrounds: Backgrounds | None = None, fitted: FittedReads | None = None):
         self.issued = IoChecksum()
         self.issued_ops = self.completed_ops = self.unfinished_ops = 0
         self.backgrounds = backgrounds
@@ -140,18 +141,18 @@ class RunRecords:
         self.lateness = Lateness()
         self._by_target: dict[int, IoTotals] = {}
         self._spool = spool
-        self._columns = [*_RECORDED, *(["idle_removed_ns"] if "idle_removed_ns" in spool.columns else [])]
 
     def add(self, rows: Batch) -> None:
         """Rows in the order of completion. Raises BlkreelError if the disk of the output is full."""
         submit_ns, complete_ns = rows["submit_ns"], rows["complete_ns"]
         if not len(submit_ns):
             return
-        latency_ns = np.where(complete_ns >= submit_ns, complete_ns - submit_ns, -1)
-        # Write before counting, so that the sums never hold rows that the file does not, and do not buffer: a kill
-        # loses what is not written.
-        recorded = {name: rows[name] for name in self._columns}
-        self._spool.write({**recorded, "latency_ns": latency_ns, "device": rows["target"]})
+        if self._spool:
+            latency_ns = np.where(complete_ns >= submit_ns, complete_ns - submit_ns, -1)
+            # Write before counting, so that the sums never hold rows that the file does not, and do not buffer: a kill
+            # loses what is not written.
+            recorded = {name: rows[name] for name in (*_RECORDED, "idle_removed_ns") if name in self._spool.columns}
+            self._spool.write({**recorded, "latency_ns": latency_ns, "device": rows["target"]})
         self.issued.add(rows)
         self.unfinished_ops += int((complete_ns < submit_ns).sum())
         self.last_submit_ns = max(self.last_submit_ns, int(submit_ns.max()))
@@ -186,6 +187,25 @@ class RunRecords:
                            zip(rows["op"][failed].tolist(), rows["status"][failed].tolist(), strict=True))
         if self.first_error is None:
             self.first_error = error_text(rows, int(failed[0]))
+
+    def account(self) -> dict[str, Any]:
+        """The keys of the account of a run that follow from its rows alone."""
+        return {
+            "issued_ops": self.issued_ops,
+            "completed_ops": self.completed_ops,
+            "moved_bytes": self.bytes["read"] + sum(self.bytes[name] for name in WRITES),
+            "written_bytes": sum(self.bytes[name] for name in WRITES),
+            "error_ops": self.error_ops,
+            "errors": dict(self.errors),
+            "first_error": self.first_error,
+            "compares": self.ios["compare"],
+            "compared_bytes": self.bytes["compare"],
+            "wall_ns": self.span.wall_ns,
+            "own_wall_ns": self.span.workload_wall_ns,
+            "reads": self.reads.account(),
+            "drift_ns": self.lateness.drift_ns(),
+            "lateness": self.lateness.account(),
+        }
 
     def of_target(self, target: int) -> IoTotals:
         """Totals of one of the run's drives."""

@@ -54,7 +54,7 @@ from blkreel.replay.simulated.state import SimulatedState
 from blkreel.replay.streams.rules import ranges
 from blkreel.replay.telemetry.options import TelemetryOptions
 from blkreel.replay.telemetry.recorder import Recorder
-from blkreel.traces.format.schema import COMPRESSED_RUN_SCHEMA, HINTS, OPS, RUN_SCHEMA, WRITES
+from blkreel.traces.format.schema import COMPRESSED_RUN_SCHEMA, HINTS, OPS, RUN_SCHEMA
 from blkreel.traces.spool.spool import Spool
 
 from .account import RunAccount, baseline_account
@@ -418,34 +418,21 @@ class _Run:
             "passthrough": self.options.passthrough,
             "unwritten_bytes": sum(drive.unwritten_bytes for drive in self._drives),
             "planned_ops": self._planned_ops(planned),
-            "issued_ops": records.issued_ops,
-            "completed_ops": records.completed_ops,
-            "moved_bytes": records.bytes["read"] + sum(records.bytes[name] for name in WRITES),
-            "written_bytes": sum(records.bytes[name] for name in WRITES),
-            "error_ops": records.error_ops,
-            "errors": dict(records.errors),
-            "first_error": records.first_error,
+            **records.account(),
             "as_planned": partial is None and records.issued == planned,
             "altered": self._altered(),
             "write_flags": self._write_flags(),
             "dropped": totals.get("dropped") or {},
-            "compares": records.ios["compare"],
-            "compared_bytes": records.bytes["compare"],
             "compares_unequal": totals.get("compares_unequal", 0),
             "hazards": totals.get("hazard_ops", 0),
             "left_out": sum(drive.survey.left_out * drive.mapping.copies for drive in plan.drives),
             "plan_ns": plan.duration_ns,
-            "wall_ns": records.span.wall_ns,
-            "own_wall_ns": records.span.workload_wall_ns,
-            "reads": records.reads.account(),
             "baseline": self._baseline_account(),
             "background": records.backgrounds.account(is_final=is_final) if records.backgrounds else None,
             "fitted": records.fitted.account() if records.fitted else None,
             "other_phases": self._phases or None,
             "zero_latency": self._zero_latency,
             "compute_curve": self._compute_curve,
-            "drift_ns": records.lateness.drift_ns(),
-            "lateness": records.lateness.account(),
             "underruns": totals.get("underruns", 0),
             "record_stalls": totals.get("record_stalls", 0),
             "certificate": self._certificate.account(),

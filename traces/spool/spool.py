@@ -9,7 +9,7 @@ import ctypes
 import errno
 import os
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, Required
@@ -255,10 +255,12 @@ class Spool:
 
 
 def recover(output: str | Path, *, force: bool = False,
-            ended: Callable[[Any, Metadata], Mapping[str, Any]] | None = None) -> Path:
+            ended: Callable[[Any, Metadata], Mapping[str, Any]] | None = None,
+            recounted: Callable[[Iterator[pa.RecordBatch], Any], Any] | None = None) -> Path:
     """Finish the spool that a capture or replay left behind. Returns the trace's path.
 
     ended: makes metadata of the writer's totals, if it finished, and of the metadata so far.
+    recounted: makes the account of a replay that was killed of its rows and of the account that it stored before.
     Raises TraceError if there is no spool, OutputInUse if its writer is still running.
     """
     output = Path(output)
@@ -290,7 +292,9 @@ def recover(output: str | Path, *, force: bool = False,
             warnings = [*metadata.get("import_warnings", []), *warnings]
         elif not metadata.get("spool_whole"):
             warnings = [*warnings, _CUT]
-            if "run" not in metadata:
+            if "run" in metadata and recounted is not None:
+                metadata["run"] = recounted(contents.batches(), metadata["run"])
+            elif "run" not in metadata:
                 metadata["ledger"] = {"missing": [_CUT]}
         if contents.damaged_bytes:
             warnings = [*warnings, f"{contents.damaged_bytes:,} damaged bytes of {directory / ROWS_FILE} were skipped: "

@@ -11,6 +11,7 @@ from blkreel.common.errors import TraceError
 from blkreel.common.files.json_file import print_json
 from blkreel.common.files.output_lock import spool_of
 from blkreel.common.printable import printable
+from blkreel.replay.run.account import recounted
 from blkreel.replay.run.directory import BASELINE
 from blkreel.traces.format.reader import RUN_RECORDS, TEST, open_trace
 from blkreel.traces.spool.spool import recover
@@ -39,7 +40,7 @@ def command(output: Path, force: bool, as_json: bool) -> None:
     if telemetry:
         path, rows = None, None
     else:
-        path = recover(output, force=force, ended=ledger.ended)
+        path = recover(output, force=force, ended=ledger.ended, recounted=recounted)
         rows = open_trace(path).rows
         telemetry = recover_telemetry(output.parent) if is_run else None
     if as_json:

@@ -154,4 +154,10 @@ def test_a_live_replay_is_not_replaced_and_a_killed_one_is_recovered_by_its_name
         assert result.returncode == 1 and "is unfinished" in result.stderr, result.stderr
         assert f"blkreel recover {run}" in result.stderr.replace(str(blkreel.command), "blkreel")
     assert "I/Os recovered" in blkreel("recover", run).stdout
-    assert "killed before its end" in blkreel("report", run, "--why").stdout
+    reasons = blkreel("report", run, "--why").stdout
+    recovered = open_trace(run)
+    rows, account = recovered.table().to_pandas(), recovered.metadata["run"]
+    assert "killed before its end" in reasons and "not counted: the run was not ended in order" in reasons
+    assert account["issued_ops"] == account["completed_ops"] == recovered.rows > 0, "not as of its last note"
+    assert account["wall_ns"] == (rows["submit_ns"] + rows["latency_ns"]).max() - rows["submit_ns"].min()
+    assert f"{100_000 - recovered.rows:,} of 100,000 planned I/Os missing" in reasons.replace("\n    ", " ")

@@ -90,7 +90,7 @@ QUALIFIES = [
     ({"dropped": {"compare": 2}}, "2 I/Os omitted, because only --passthrough issues them: compare"),
     ({"dropped": {"compare": 2}, "passthrough": True}, "2 .* omitted, because the drive has no such command: compare"),
     ({"compares": 1200, "compares_unequal": 3}, "^3 of 1,200 compares found other data than before the run$"),
-    ({"foreign_ios": None}, "external I/O not counted"),
+    ({"foreign_ios": None}, "external I/O not counted: the kernel has no count"),
     ({"host_effect": host_effect(read_wait=0.03)}, r"effect of the host on read wait .3.0 % .limit 2 %"),
     ({"host_effect": host_effect(read_p99=0.3)}, r"read p99 withheld: effect of the host .30.0 % .limit 10 %"),
     ({"certificate.host.steal_ns": 90_000_000}, r"CPU stolen by the hypervisor 2.2 % of the run .limit 2 %"),
