@@ -100,9 +100,12 @@ def _describe_threads(threads: Mapping[str, Any]) -> str:
 
 
 def _drive_document(drive: Any) -> dict[str, Any]:
-    survey = drive.survey
-    return {"target": str(drive.target.path), "device": drive.device, "ops": survey.ios, "bytes": survey.bytes,
-            "touched": {"extents": len(survey.touched), "bytes": survey.touched.bytes}, "map": drive.mapping.name,
+    survey, copies = drive.survey, drive.mapping.copies
+    return {"target": str(drive.target.path), "device": drive.device,
+            "ops": {name: ios * copies for name, ios in survey.ios.items()},
+            "bytes": {name: count * copies for name, count in survey.bytes.items()},
+            "touched": {"extents": len(survey.touched) * copies, "bytes": survey.touched.bytes * copies},
+            "map": drive.mapping.name,
             "prefill": {"extents": len(drive.prefill), "bytes": drive.prefill.bytes},
             "changed_by_trace_bytes": drive.changed_bytes}
 

@@ -232,6 +232,17 @@ def test_repetitions_beside_another_background_of_the_same_name_are_others(blkre
     assert result.returncode == 1 and "another replay: background_content differ" in result.stderr
 
 
+def test_a_dry_run_counts_all_copies_of_a_tiled_trace(blkreel, make_trace, tmp_path):
+    trace = make_trace(submit_ns=np.arange(20) * MS, offset_bytes=np.arange(20) * 8192, length_bytes=4096,
+                       op=np.where(np.arange(20) < 15, OPS["read"], OPS["write"]))
+    words = ["replay", trace, "--on", DRIVE, "-o", tmp_path / "run", "--map", "tile=3"]
+    planned = json.loads(blkreel(*words, "--dry-run", "--json").stdout)
+    assert planned["ops"] == {"read": 45, "write": 15} and planned["bytes"] == {"read": 45 * 4096, "write": 15 * 4096}
+    assert planned["touched"] == {"extents": 60, "bytes": 60 * 4096}
+    assert planned["prefill"]["bytes"] == 45 * 4096 and planned["changed_by_trace_bytes"] == 15 * 4096
+    assert "would replay 60 I/Os" in blkreel(*words, "--dry-run").stdout
+
+
 def test_after_ctrl_c_the_interrupted_repetition_is_replayed_again(blkreel, image, make_trace, tmp_path):
     runs = tmp_path / "runs"
     slow = make_trace(submit_ns=np.arange(60) * 100 * MS, offset_bytes=np.arange(60) * 4096, length_bytes=4096,
