@@ -159,11 +159,16 @@ def _qualified(run: Run) -> Iterator[Reason]:
                      idle.removed_ns, 0)
     for background in run.background:
         share = background.reached_share
+        reached_bytes_s = background.reached_bytes_s or 0
         if share is not None and share < BACKGROUND_LIMIT:
+            due_bytes_s = reached_bytes_s / share if share else background.asked_bytes_s
             yield reason("background_slow", "qualified",
                          f"background {background.spec} reached {_share(round(share, 3))} of its rate, "
-                         f"{(background.reached_bytes_s or 0) / 1e6:,.0f} of {background.asked_bytes_s / 1e6:,.0f} "
-                         f"MB/s (limit {_share(BACKGROUND_LIMIT)})", None, share, BACKGROUND_LIMIT)
+                         f"{reached_bytes_s / 1e6:,.0f} of {due_bytes_s / 1e6:,.0f} MB/s that were due (limit "
+                         f"{_share(BACKGROUND_LIMIT)})", None, share, BACKGROUND_LIMIT)
+        elif share is None and not reached_bytes_s and not background.outstanding_share and not run.partial:
+            yield reason("background_slow", "qualified", f"background {background.spec} had nothing due and nothing in "
+                         "flight while the trace was replayed", None, 0, BACKGROUND_LIMIT)
     yield from _not_fitted(run.fitted)
     yield from _pace(run)
     yield from of_dependencies(run)

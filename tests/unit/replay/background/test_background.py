@@ -195,6 +195,21 @@ def test_a_writer_keeps_its_limit_of_writes_in_flight(load, trace, tmp_path):
         assert most_in_flight(replayed(tmp_path, plan, pace)[1]) == most
 
 
+def test_the_rate_of_bursts_is_that_of_the_bytes_due_beside_the_load(load, tmp_path):
+    account, _, _ = replayed(tmp_path, beside(load, ["writes=8MB/800ms"], SLOW_WRITES), "burst")
+    slow = next(each["text"] for each in account["verdict"]["reasons"] if each["code"] == "background_slow")
+    (written,) = account["background"]
+    assert written["asked_bytes_s"] == 10**7 and "of 8 MB/s that were due" in slow, "one burst of 8 MB in this second"
+
+
+def test_a_background_with_nothing_due_beside_the_load_is_no_background(load, tmp_path):
+    account, foreground, background = replayed(tmp_path, beside(load, ["writes=500KB/s"], SLOW_WRITES))
+    end_ns = (foreground["submit_ns"] + foreground["latency_ns"]).max()
+    assert not background["submit_ns"].between(foreground["submit_ns"].min(), end_ns).any()
+    assert "had nothing due" in next(each["text"] for each in account["verdict"]["reasons"]
+                                     if each["code"] == "background_slow")
+
+
 def test_the_limits_are_those_of_a_plain_count_in_any_batches():
     random = np.random.default_rng(5)
     submit_ns = np.sort(random.integers(0, 1000, 300))
