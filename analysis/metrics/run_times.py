@@ -84,12 +84,13 @@ def _why_withheld(run: Run) -> str:
     baseline = run.baseline
     if not baseline:
         return ""
+    without = f"baseline without the {'background' if run.background else 'writes'}"
     if baseline.verdict == "invalid":
         # Earlier versions did not store the reason.
         reason = baseline.reason or "see why with --why on its directory, RUN/baseline"
-        return f"the baseline without the writes is invalid: {reason}"
+        return f"the {without} is invalid: {reason}"
     keys = ["read_wait", *(["load_time"] if run.pace.name == "dependent" else [])]
-    for name, own in (("run", run.verdict.get("withheld", [])), ("baseline without the writes", baseline.withheld)):
+    for name, own in (("run", run.verdict.get("withheld", [])), (without, baseline.withheld)):
         if withheld := [key.replace("_", " ") for key in keys if key in own]:
             return f"{' and '.join(withheld)} of the {name} withheld: effect of the host"
     return ""

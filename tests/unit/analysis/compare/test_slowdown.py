@@ -82,16 +82,19 @@ def test_without_a_baseline_there_is_no_slowdown(tmp_path):
      "the baseline without the writes is invalid: 7 external I/Os on the drive"),
     ({"verdict": "qualified", "withheld": ["read_wait"]}, {},
      "read wait of the baseline without the writes withheld: effect of the host"),
+    ({"verdict": "qualified", "withheld": ["read_wait"]}, {"background": [{}]},
+     "read wait of the baseline without the background withheld: effect of the host"),
     ({"verdict": "valid"}, {"withheld": ["read_wait"]}, "read wait of the run withheld: effect of the host")])
 def test_no_slowdown_is_stated_from_times_that_must_not_be_used(tmp_path, baseline, verdict, why):
     measured = with_baseline(tmp_path / "a", 2.0)
 
-    def judged(baseline, withheld):
-        run = {**measured.metadata["run"], "verdict": {"level": "valid", "reasons": [], "withheld": withheld}}
+    def judged(baseline, withheld, background=()):
+        run = {**measured.metadata["run"], "background": list(background),
+               "verdict": {"level": "valid", "reasons": [], "withheld": withheld}}
         run["baseline"] = {**run["baseline"], **baseline}
         return replace(measured, metadata={**measured.metadata, "run": run})
 
-    run = judged(baseline, verdict.get("withheld", []))
+    run = judged(baseline, verdict.get("withheld", []), verdict.get("background", ()))
     assert slowdown_by_writes([run]) == SlowdownByWrites(why=why)
     assert figures(run.partial, RunTimes.of(run.metadata))["run"]["slowdown_by_writes"] is None
     read_wait = slowdown_by_writes([judged({"verdict": "qualified", "withheld": ["write_p99"]}, [])]).paired.read_wait
