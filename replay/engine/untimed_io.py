@@ -106,8 +106,8 @@ def issue_untimed(target: Target, plan: Iterable[Batch], *, step: str, total_byt
     stopped = totals.get("stopped")
     # Ctrl-C after the last I/O was issued still cancels the following steps.
     if stopped == INTERRUPTED or totals.get("asked_to_stop"):
-        raise Interrupted(f"{step} {target.path} was interrupted after {format_bytes(untimed.done_bytes)}",
+        raise Interrupted(f"{target.path}: {step} was interrupted after {format_bytes(untimed.done_bytes)}",
                           after_interruption)
     if stopped:
-        raise BlkreelError(f"{step} {target.path} ended early: {stopped}", "read the kernel log: dmesg | tail")
+        raise BlkreelError(f"{target.path}: {step} ended early: {stopped}", "read the kernel log: dmesg | tail")
     return untimed

@@ -10,10 +10,13 @@ from cases import cases
 from helpers import helpers_of
 from hypothesis import given
 from hypothesis import strategies as st
+from quiet import progress
 from waiting import wait_until
 
 from blkreel.common.errors import UsageError
-from blkreel.replay.engine.engine import BLOCK_ROWS, DEPENDENCY_COLUMNS, Lane
+from blkreel.replay.drive.target import find_target
+from blkreel.replay.engine.engine import BLOCK_ROWS, DEPENDENCY_COLUMNS, Lane, Payload
+from blkreel.replay.engine.untimed_io import INTERRUPTED, Interrupted, issue_untimed
 from blkreel.replay.simulated.spec import ZERO_LATENCY, parse
 
 GIB = 1 << 30
@@ -197,3 +200,9 @@ def test_what_was_issued_is_the_beginning_of_each_plan(a_plan, run_lanes, data):
         assert_is_prefix(of_lane(records, number), issued)
         if issued < len(plan["op"]) and not lanes[number].background:
             assert totals["time_limit"] is True
+
+
+def test_an_interruption_names_the_drive_and_what_was_done_to_it():
+    with pytest.raises(Interrupted, match="^nil:64MiB: writing blocks to be read was interrupted after 0 B; "):
+        issue_untimed(find_target("nil:64MiB"), [], step="writing blocks to be read", total_bytes=4096, depth=1, seed=1,
+                      payload=Payload(), progress=progress, engine=lambda *_: {"stopped": INTERRUPTED})
