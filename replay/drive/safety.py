@@ -49,8 +49,9 @@ def check(target: Target, *, writes: bool, destroy: str | None, argv: list[str],
     if not writes:
         return warnings
     if target.drive.read_only:
+        detach = "attach its image without losetup -r, or " if target.drive.kind == "loop" else ""
         raise SafetyError(f"{target.path} is read-only, and this writes to it",
-                          f"blockdev --setrw {target.path}, or a trace of reads with --no-prefill")
+                          f"{detach}blockdev --setrw {target.path}, or replay a trace of reads with --no-prefill")
     is_file = target.drive.kind == "file"
     if is_file:
         image_file.refuse_output(target)

@@ -182,6 +182,7 @@ def test_the_image_of_a_loop_device(image, fake, loops):
 
 def test_read_only(fake):
     assert "blockdev --setrw" in str(refused(fake, "is read-only", read_only=True))
+    assert "without losetup -r" in str(refused(fake, "is read-only", read_only=True, kind="loop"))
     safety.check(fake.target(read_only=True), writes=False, destroy=None, argv=ARGV, kernel=fake.kernel)
 
 
