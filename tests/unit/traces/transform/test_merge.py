@@ -117,7 +117,7 @@ def test_what_qualifies_a_recording_qualifies_what_is_made_of_it(tmp_path, blkre
     use = open_trace(sample_path("app-start")).metadata["emulated"][0]
     assert use["late_ios"] > 0.01 * use["ios"]
     source = new_trace(tmp_path / "t.parquet", {
-        "emulated": [{**use, "name": "secret-name", "drive": "nil:/home/secret.toml"}],
+        "emulated": [{**use, "name": "secret-name", "drive": "nil:secret.toml"}],
         "ledger": {"missing": ["secret-drive is gone"], "commands_unseen": 7, "computed_ns": 5}},
         submit_ns=np.arange(200) * 1000, latency_ns=500)
     other = new_trace(tmp_path / "o.parquet", {}, submit_ns=np.arange(200) * 1000, latency_ns=500)
