@@ -172,10 +172,15 @@ def test_the_image_of_a_loop_device(loop_drive, refused):
     refused(image, image, f"is the image of {drive}", f"losetup -d {drive}")
 
 
+def _own_bytes():
+    """Makes a size that no image of another test has: images that cannot be opened are known by their sizes."""
+    return (os.getpid() % 1000 + 1) * 4096
+
+
 @pytest.fixture
 def linked(loop_drive, tmp_path):
     """A loop device, and another name of its image, which has lost the name that it was attached by."""
-    drive = loop_drive(16 * MIB, replaceable=True)
+    drive = loop_drive(16 * MIB + _own_bytes(), replaceable=True)
     image, link = loop_drive.image_of(drive), Path(f"{loop_drive.image_of(drive)}.link")
     link.hardlink_to(image)
     image.unlink()
@@ -220,7 +225,7 @@ def test_an_image_of_a_loop_device_that_may_not_be_opened(blkreel, linked, as_no
     try:
         shutil.copy(trace, directory / "t.parquet")
         link.rename(directory / "image")
-        (directory / "other").write_bytes(bytes(8 * MIB))
+        (directory / "other").write_bytes(bytes(8 * MIB + _own_bytes()))
         for path in (directory, *directory.iterdir()):
             os.chown(path, 65534, 65534)
 
