@@ -384,7 +384,7 @@ def test_drives_tells_what_can_be_replayed_on(blkreel, loop_drive, mounted):
 
 def test_no_privilege(blkreel, loop_drive, as_nobody, trace):
     """As an ordinary user, with a trace and an output of its own."""
-    drive = loop_drive(16 * MIB)
+    drive = loop_drive(16 * MIB + _own_bytes())
     before = loop_drive.image_of(drive).read_bytes()
     directory = Path(tempfile.mkdtemp(prefix="blkreel-test-"))
     try:
