@@ -8,6 +8,7 @@ from pathlib import Path
 
 from blkreel.common.errors import BlkreelError
 from blkreel.common.units import format_bytes
+from blkreel.replay.emulated.file_system import unmount
 
 from .workspace import Workspace
 
@@ -66,6 +67,21 @@ def make_file_system(workspace: Workspace, drive: LoopDrive) -> Path:
     directory.mkdir()
     workspace.run("mount", "-t", "ext4", drive.device, directory)
     return directory
+
+
+def mount_again(workspace: Workspace, device: Path, directory: Path) -> None:
+    """Mount a device, unmounted before if it is mounted. No data of its files is cached afterwards.
+
+    If another mount namespace still has the file system, its cache outlives an unmount.
+    """
+    if os.path.ismount(directory):
+        unmount(directory)
+    workspace.run("mount", device, directory)
+    workspace.run("sync", "--file-system", directory)
+    for path in directory.rglob("*"):
+        if path.is_file():
+            with path.open("rb") as file:
+                os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
 
 
 def _file_system_type(directory: Path) -> str:

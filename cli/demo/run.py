@@ -28,7 +28,7 @@ from blkreel.traces.samples import PREFIX
 from . import emulated, pairs, typical
 from .answer import Candidate, Results, lines, sentence
 from .dataset import make_dataset
-from .drives import SPARE_BYTES, check_room, has_room, make_drive, make_file_system
+from .drives import SPARE_BYTES, check_room, has_room, make_drive, make_file_system, mount_again
 from .page import edited
 from .pairs import Pair, Pairs
 from .program import DATASET, DEPTH, LEAD_S, WRITTEN_BYTES, command, run_once, run_pairs
@@ -177,9 +177,7 @@ class _Demo:
 
     def _mounted_again(self, device: Path) -> Path:
         """Without cached data: only that of this file system is dropped, not that of the whole machine."""
-        if os.path.ismount(self._mount):
-            unmount(self._mount)
-        self._workspace.run("mount", device, self._mount)
+        mount_again(self._workspace, device, self._mount)
         return self._mount
 
 

@@ -80,6 +80,26 @@ def test_blanks_in_the_path(work):
     assert not any(work.iterdir())
 
 
+def test_mounted_again_nothing_is_cached(work):
+    """Also while another mount namespace, as of a container, holds the file system."""
+    with demo_workspace.workspace_below(work) as workspace:
+        drive = demo_drives.make_drive(workspace, workspace.path / "source.img", SIZE_BYTES)
+        mount = demo_drives.make_file_system(workspace, drive)
+        (mount / "directory").mkdir()
+        (mount / "directory/file").write_bytes(os.urandom(8 << 20))
+        holder = subprocess.Popen(["unshare", "--mount", "sh", "-c", "echo; read line"], stdin=subprocess.PIPE,
+                                  stdout=subprocess.PIPE, env=workspace.environment)
+        try:
+            assert holder.stdout.readline()
+            demo_drives.mount_again(workspace, drive.device, mount)
+            counts = Path("/sys/block", drive.device.name, "stat")
+            before = int(counts.read_text().split()[2])
+            (mount / "directory/file").read_bytes()
+            assert int(counts.read_text().split()[2]) - before >= (8 << 20) // 512
+        finally:
+            holder.communicate(b"\n")
+
+
 CHILD = """
 import sys, time
 sys.path.insert(0, {tests!r})
@@ -95,7 +115,8 @@ with demo_workspace.workspace_below(Path({work!r})) as workspace:
 
 def start_child(work):
     code = CHILD.format(tests=str(Path(__file__).parent), work=str(work))
-    child = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True)
+    child = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True,
+                             preexec_fn=lambda: signal.signal(signal.SIGHUP, signal.SIG_DFL))  # not as under nohup
     assert child.stdout.readline() == "made\n"
     assert left_below(work)
     return child
