@@ -75,6 +75,8 @@ PAIRS = {
     "60MB/s": DrivePair(NullDrive(100_000), NullDrive(100_000, 60)),
     "20us": DrivePair(NullDrive(20_000), NullDrive(100_000)),
     # The slow ones without a write cache, which depends on all that was written before.
+    "nvme-sata": DrivePair(EmulatedDrive("nvme-mid"), EmulatedDrive("sata-tlc,cache=0")),
+    "nvme-usb": DrivePair(EmulatedDrive("nvme-mid"), EmulatedDrive("usb,cache=0")),
     **{name.partition(",")[0]: DrivePair(EmulatedDrive("sata-tlc"), EmulatedDrive(name))
        for name in ("sata-qlc,cache=0", "emmc", "usb,cache=0")},
 }

@@ -207,7 +207,11 @@ class Laboratory:
         # 3: limits of the trace or delays of this machine, which the figures show.
         blkreel("replay", trace, "--on", drive, "-o", run, "--pace", pace, *confirmed, *(background if beside else ()),
                 allowed=(0, 3))
-        return None if trace.stem == "warm-up" else self.figures(trace, open_trace(run))
+        if trace.stem == "warm-up":
+            return None
+        records = open_trace(run)
+        limits = [reason["code"] for reason in records.metadata["run"]["verdict"]["reasons"]]
+        return [{**figures, "limits": limits} for figures in self.figures(trace, records)]
 
     def replay_fio(self, trace, drive, directory, _beside):
         directory.mkdir()

@@ -77,6 +77,8 @@ def parse():
     result.add_argument("--cache", type=Path, default=CHECKOUT / ".vm",
                         help="directory for kernels and images (default: .vm in the checkout)")
     options = result.parse_args()
+    if options.keep and options.keep.exists():
+        result.error(f"--keep {options.keep} exists; give a new directory")
     has_contention = bool(options.beside)
     options.pairs = options.pairs or [name for name, pair in PAIRS.items() if pair.is_emulated == has_contention]
     if has_contention and not any(PAIRS[name].is_emulated for name in options.pairs):
@@ -191,7 +193,7 @@ def case_of(row):
 
 def print_reads(rows, width):
     print(f"\n{'reads: program, replay':{width}} {'pair of drives':22} {'direction':9} {'writes':6} {'replay':9} "
-          f"{'p50, us':>22} {'error':>8} {'p99, us':>22} {'error':>8} {'mean depth':>14} {'error':>8}")
+          f"{'p50, us':>22} {'error':>8} {'p99, us':>22} {'error':>8} {'mean depth':>14} {'error':>8}  limits")
     for row in sorted(rows, key=case_of):
         actual, predicted = row["actual"]["reads"], row["predicted"]["reads"]
         if row["replay"] not in AS_THE_PROGRAM or not actual or not predicted:
@@ -200,7 +202,7 @@ def print_reads(rows, width):
                  f"{predicted[key] / actual[key] - 1:>+8.1%}"
                  for key, columns, digits in (("p50_us", 22, 0), ("p99_us", 22, 0), ("mean_depth", 14, 2))]
         print(f"{row['program']:<{width}} {row['pair']:22} {row['direction']:9} {'beside' * row['beside']:6} "
-              f"{row['replay']:9}", *cells)
+              f"{row['replay']:9}", *cells, "", *row["predicted"].get("limits", []))
 
 
 def relative_error(row):
