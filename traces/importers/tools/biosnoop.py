@@ -64,7 +64,14 @@ def _batch(lines: Lines, at: np.ndarray, columns: dict[str, int], account: Accou
 
     complete_ns, valid = lines.scaled_decimals(*lines.field(0, at), 9)
     latency_ns, latency_valid = lines.scaled_decimals(*field("LAT(ms)"), 6)
-    queue_ns, queue_valid = lines.scaled_decimals(*field("QUE(ms)"), 6) if "QUE(ms)" in columns else (None, True)
+    queue_ns = None
+    if "QUE(ms)" in columns:
+        starts, ends = field("QUE(ms)")
+        # libbpf-tools print -1.000 of a request that was not inserted into a scheduler's queue.
+        is_unknown = lines.byte(starts) == ord("-")
+        queue_ns, queue_valid = lines.scaled_decimals(starts + is_unknown, ends, 6)
+        queue_ns = np.where(is_unknown, -1, queue_ns)
+        valid &= queue_valid
     # A line without a drive has no field for it: there stands the process number.
     disk_starts, _ = field("DISK")
     has_drive = ~lines.is_digit(disk_starts)
@@ -74,7 +81,7 @@ def _batch(lines: Lines, at: np.ndarray, columns: dict[str, int], account: Accou
     category = lines.mapped(*field("T"), category_of)
     op = op_of(category)
     is_flush = op == OPS["flush"]
-    valid &= latency_valid & queue_valid & pid_valid & length_valid & (length < 1 << 63) & (pid < 1 << 31)
+    valid &= latency_valid & pid_valid & length_valid & (length < 1 << 63) & (pid < 1 << 31)
     valid &= is_flush | (length == 0) | sector_valid & (sector < (1 << 63) // _SECTOR_BYTES)
     valid &= lines.count[at] >= len(columns) - 1
     empty = valid & (length == 0) & ~is_flush

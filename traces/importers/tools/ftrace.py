@@ -14,7 +14,7 @@ import numpy as np
 
 from blkreel.common.errors import TraceError
 from blkreel.traces.importers.account import Account
-from blkreel.traces.importers.operation_letters import PASSTHROUGH, ZONE_MANAGEMENT, category_of
+from blkreel.traces.importers.operation_letters import PASSTHROUGH, WRITE, WRITE_ZEROES, ZONE_MANAGEMENT, category_of
 from blkreel.traces.importers.source_file import SourceFile, read_head
 from blkreel.traces.importers.source_format import Batch, ImportOptions, SourceFormat, text_lines_of
 
@@ -175,6 +175,9 @@ def _fields(lines: Lines, at: np.ndarray, name: np.ndarray, cpu_at: np.ndarray, 
     # Only passed-through commands have bytes of a command, so that the extent stands elsewhere.
     category = np.where(has_extent | (category < 0), category, PASSTHROUGH)
     count = np.where(has_extent & valid, count, np.uint64(0))
+    # Kernels before 6.19 have no letter for write-zeroes; commands that are passed through have no sectors.
+    category = np.where((category > 0) & (category & PASSTHROUGH != 0) & (count > 0),
+                        category & ~PASSTHROUGH | WRITE | WRITE_ZEROES, category)
     # Before Linux 4.11 the bytes of requests of file systems are 0: only passed-through commands state them.
     states_bytes &= valid & has_extent & (stated_bytes > 0)
     length_bytes = np.where(states_bytes, stated_bytes, count * np.uint64(_SECTOR_BYTES))

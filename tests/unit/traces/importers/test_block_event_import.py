@@ -150,6 +150,18 @@ def test_flushes_have_no_sector_and_errors_and_requeues_are_kept(run):
     assert ledger["ignored"]["issues that were repeated after a requeue, or are no I/O"]["count"] == 2
 
 
+def test_write_zeroes_of_kernels_without_a_letter_for_them(run):
+    """As ext4lazyinit on Linux 6.18: N with sectors, which commands that are passed through do not have."""
+    frame, result = run(
+        event(1, "block_bio_queue", "7,2 NS 696 + 3832 [ext4lazyinit]", "ext4lazyinit-30")
+        + event(1.001, "block_rq_issue", "7,2 NS 1961984 () 696 + 3832 be,0,4 [kworker/1:2H]")
+        + event(1.004, "block_rq_complete", "7,2 NS () 696 + 3832 be,0,4 [0]")
+        + event(2, "block_rq_issue", "7,2 N 512 () 0 + 0 none,0,0 [smartd]"))
+    assert frame[["op", "offset_bytes", "length_bytes", "latency_ns", "tid"]].to_numpy().tolist() \
+        == [[OPS["write_zeroes"], 696 * 512, 3832 * 512, 3_000_000, 30]]
+    assert frame["flags"].tolist() == [FLAGS["sync"]]
+
+
 def test_equal_requests_in_flight_together_are_rows_if_each_completes(run):
     issue, completion = "8,0 R 4096 () 640 + 8 [fio]", "8,0 R () 640 + 8 [0]"
     frame, result = run(

@@ -64,6 +64,15 @@ def test_biosnoop_is_stamped_at_completion(run, with_queue):
     assert result.metadata["ledger"]["clock_back_steps"] == 0
 
 
+def test_biosnoop_of_libbpf_has_no_queue_time_of_requests_without_a_scheduler(run):
+    frame, _ = run(b"""TIME(s)     COMM           PID     DISK    T    SECTOR     BYTES   QUE(ms) LAT(ms)
+0.001000    fio            4711    nvme0n1 RA   2048       4096     -1.000   0.085
+0.002000    fio            4711    nvme0n1 WS   4096       8192      0.010   0.190
+""", max_rejected=0)
+    assert frame[["queue_ns", "latency_ns", "length_bytes"]].to_numpy().tolist() == [[-1, 85_000, 4096],
+                                                                                   [10_000, 190_000, 8192]]
+
+
 @pytest.mark.parametrize("title", ["TIME(s)    ", "TIMESTAMP"])
 def test_biosnoop_lines_without_a_drive_or_data_and_a_prompt_are_no_rows(run, title):
     frame, result = run(f"""root@host:~# biosnoop-bpfcc
