@@ -34,7 +34,8 @@ _LINE = re.compile(rb"\s*\d+,\d+ +\d+ +\d+ +\d+\.\d{9} +\d+ +[A-Za-z]{1,2} +[A-Z
 # A line of another format that begins with a device, as many formats of `blkparse -f` do.
 _CUSTOM_LINE = re.compile(rb"\s*\d+,\d+\s.*")
 _SUMMARY = re.compile(rb"\s*(CPU\d+ \(|Total \(|Throughput \(|Events \(|Skips: |Input file |(PC )?(Reads?|Writes?|IO) "
-                      rb"|(PC )?(Read|Write) (Dispatches|Merges|depth))")
+                      rb"|(PC )?(Read|Write) (Dispatches|Merges|depth)|(Allocation|Dispatch|Completion) wait: "
+                      rb"|\S.* \(\d+(, \.\.\.)?\)\s*$)")  # of a process, by option -s
 _SKIPS = re.compile(rb"\s*Skips: .* forward \((\d.*?)\s+-\s")
 _SECTOR_BYTES = 512
 

@@ -41,6 +41,19 @@ def test_blkparse_issues_are_rows_of_the_thread_that_entered_the_block_layer(run
         == {"queue events": 200, "get request events": 200, "completion events": 200}
 
 
+def test_blkparse_summaries_of_processes_are_no_records(run):
+    """As `blkparse -s -t` prints them behind the events."""
+    summary = b""" my app (4000)
+ Reads Queued:           0,        0KiB\t Writes Queued:           5,       24KiB
+ Allocation wait:        0        \t Allocation wait:        18
+ Dispatch wait:          0        \t Dispatch wait:          18
+ Completion wait:        0        \t Completion wait:       387
+kworker/0:1 (26820, ...)
+"""
+    _, result = run(blkparse(IOS) + summary, max_rejected=0)
+    assert result.metadata["ledger"]["records"] == 800
+
+
 @pytest.mark.parametrize("priority", ["", "none,0,0 "])
 def test_ftrace_pairs_issue_and_completion_with_and_without_priority(run, priority):
     frame, result = run(ftrace(IOS, priority))
