@@ -74,7 +74,8 @@ class EventLines:
         self._held = self._held[np.argsort(self._held["time_ns"], kind="stable")]
         count = len(self._held) if all_of_it else np.searchsorted(self._held["time_ns"], limit_ns)
         done, self._held = self._held[:count], self._held[count:]
-        return done[done["time_ns"] >= self._since_ns].tobytes()
+        # A joined array has the byte order of the machine.
+        return done[done["time_ns"] >= self._since_ns].astype(_EVENT).tobytes()
 
     def _is_heartbeat(self, line: bytes) -> bool:
         if not line.startswith(b"H "):

@@ -7,6 +7,7 @@ import pytest
 
 from blkreel.capture.options import CaptureOptions
 from blkreel.capture.sources import SOURCES, candidates
+from blkreel.capture.sources.bpftrace_events import EventLines
 from blkreel.capture.sources.tracefs import refuse_where_taken
 from blkreel.common.errors import BlkreelError, UsageError
 
@@ -34,3 +35,10 @@ def test_blktrace_is_refused_where_the_tracer_takes_its_events(tmp_path, tracer,
     mounts.write_text(f"proc /proc proc rw 0 0\nnodev {tmp_path}/a\\040b tracefs rw,relatime 0 0\n")
     with pytest.raises(BlkreelError, match="blktrace.*blk") if taken else nullcontext():
         refuse_where_taken(mounts)
+
+
+def test_bpftrace_gives_a_split_its_second_part_in_the_byte_order_of_blktrace():
+    """Without it, the second part has the time and thread of its request, not of its entry."""
+    events = EventLines(1000, 1000)
+    events.take(b"X 2000 0 77 8388608 96 2144 WS\n")
+    assert events.ready(all_of_it=True)[-8:] == (2144).to_bytes(8, "big")

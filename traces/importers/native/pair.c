@@ -346,7 +346,8 @@ static bool is_io(const struct blk_event *event, int8_t op)
 {
 	if (op < 0)
 		return false;
-	return has_no_data(op) || event->bytes || event->action == ACTION_COMPLETE;
+	/* A split in text has only its sectors. */
+	return has_no_data(op) || event->bytes || event->action == ACTION_COMPLETE || event->action == ACTION_SPLIT;
 }
 
 int pairing_take(struct pairing *pairing, const struct blk_event *event)

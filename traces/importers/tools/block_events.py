@@ -41,7 +41,7 @@ _EVENT = np.dtype({
     "offsets": [0, 8, 16, 24, 28, 32, 40, 44, 48, 50], "itemsize": 64})
 _SPLIT_PAYLOAD_BYTES = 8
 # An event that waits for earlier ones: as the decoder reads it, and the payload of a split.
-_WAITING = np.dtype([("event", _EVENT), ("split_sector", ">u8")])
+_WAITING = np.dtype([("event", _EVENT), ("split_sector", "u8")])
 _MINOR_BITS = 20
 _MAX_CPUS = 1 << 16
 _MAX_SECTOR = (1 << 63) >> 9
@@ -314,7 +314,7 @@ class EventPairing:
         for split in [*np.flatnonzero(records["payload_bytes"]).tolist(), end - 1]:
             self._write(records[begin:split + 1].tobytes())
             if records["payload_bytes"][split] and begin <= split:
-                self._write(waiting["split_sector"][split].tobytes())
+                self._write(int(waiting["split_sector"][split]).to_bytes(_SPLIT_PAYLOAD_BYTES, "big"))
             begin = split + 1
 
     def _write(self, data: bytes) -> None:

@@ -53,7 +53,7 @@ _TRACE_BEGIN, _TRACE_END = b"# tracer: ", b"</script"
 _STRING_MARK = re.compile(rb'\\n\\$|^";$', re.MULTILINE)
 # Of ftrace and, with DROPPED, of trace-cmd.
 _LOST = re.compile(rb"CPU:\d+ \[(?:LOST )?(?:(\d.*) )?EVENTS(?: DROPPED)?\]")
-_CALL = re.compile(rb"\s+[0-9a-f]+ .*|\s*=> .*|\s*<stack trace.*|cpus=\d+")
+_CALL = re.compile(rb"\s+[0-9a-f]+ .*|\s*=> .*|\s*<stack trace.*|cpus=\d+|CPU \d+ is empty")
 _RECORD_BOTH = "record issue and completion: perf record -a -e block:block_rq_issue -e block:block_rq_complete"
 
 

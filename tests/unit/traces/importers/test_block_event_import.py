@@ -74,7 +74,7 @@ def test_perf_and_trace_cmd_print_the_same_events_otherwise(run):
         _, time, event, fields = rest.split(None, 3)
         perf.append(f"{name:>16s} {pid:>5s} [{cpu}] {time:>14s} {'block:' + event:>28s} {fields}")
         cmd.append(f"{name:>16s}-{pid:<5s} [{cpu}] {time:>14s} {event:<21s} {fields}")
-    for lines in (perf, ["cpus=4", *cmd]):
+    for lines in (perf, ["CPU 1 is empty", "cpus=4", *cmd]):
         frame, _ = run("\n".join(lines) + "\n")
         assert frame.equals(plain)
 
@@ -173,6 +173,20 @@ def test_write_zeroes_of_kernels_without_a_letter_for_them(run):
     assert frame[["op", "offset_bytes", "length_bytes", "latency_ns", "tid"]].to_numpy().tolist() \
         == [[OPS["write_zeroes"], 696 * 512, 3832 * 512, 3_000_000, 30]]
     assert frame["flags"].tolist() == [FLAGS["sync"]]
+
+
+def test_both_parts_of_a_split_are_queued_at_the_entry(run):
+    """As dd on Linux 6.18: the second part has a request of its own, but no entry."""
+    frame, _ = run(
+        event(1, "block_bio_queue", "8,0 WS 96 + 4096 [fio]")
+        + event(1.001, "block_split", "8,0 WS 96 / 2144 [fio]")
+        + event(1.002, "block_getrq", "8,0 WS 2144 + 2048 [fio]")
+        + event(1.003, "block_rq_issue", "8,0 WS 1048576 () 2144 + 2048 none,0,0 [kworker]", "kworker-9")
+        + event(1.004, "block_rq_issue", "8,0 WS 1048576 () 96 + 2048 none,0,0 [kworker]", "kworker-9")
+        + event(1.005, "block_rq_complete", "8,0 WS () 2144 + 2048 none,0,0 [0]")
+        + event(1.006, "block_rq_complete", "8,0 WS () 96 + 2048 none,0,0 [0]"))
+    assert frame[["offset_bytes", "queue_ns", "latency_ns", "tid"]].to_numpy().tolist() \
+        == [[2144 * 512, 3_000_000, 2_000_000, 812], [96 * 512, 4_000_000, 2_000_000, 812]]
 
 
 def test_equal_requests_in_flight_together_are_rows_if_each_completes(run):
