@@ -27,6 +27,8 @@ _NEEDED = ("COMM", "PID", "DISK", "T", "SECTOR", "BYTES", "LAT(ms)")
 _SECTOR_BYTES = 512
 _HEADER_LINES = 5
 _PROMPT = re.compile(rb".*[#$%>]( .*|$)")
+# Option -P: no blank stands between 7 or more digits of BYTES and the pattern.
+_WITH_PATTERN = re.compile(rb"(\d{7})([SR?]) ")
 _STARTING = b"Tracing block device I/O"
 
 
@@ -47,7 +49,8 @@ class Biosnoop(SourceFormat):
                              "record again with: biosnoop-bpfcc > FILE, and keep its first line")
         # The name may have blanks: fields behind it are counted from the end of the line.
         columns = {title: at - len(titles) for at, title in enumerate(titles)}
-        for lines in blocks_of_lines(source, account):
+        for lines in blocks_of_lines(source, account, lambda block: _WITH_PATTERN.sub(rb"\1 \2 ", block)
+                                     if "P" in titles else block):
             at = np.flatnonzero(lines.count > 0)
             # Also behind the start, where outputs are joined or the next prompt is pasted.
             starts, _ = lines.field(0, at)
@@ -62,7 +65,11 @@ def _batch(lines: Lines, at: np.ndarray, columns: dict[str, int], account: Accou
     def field(title: str) -> tuple[np.ndarray, np.ndarray]:
         return lines.field(columns[title], at)
 
-    complete_ns, valid = lines.scaled_decimals(*lines.field(0, at), 9)
+    starts, ends = lines.field(0, at)
+    # The first line may not be the first I/O, and its time is 0.
+    is_before = lines.byte(starts) == ord("-")
+    complete_ns, valid = lines.scaled_decimals(starts + is_before, ends, 9)
+    complete_ns = np.where(is_before, -complete_ns, complete_ns)
     latency_ns, latency_valid = lines.scaled_decimals(*field("LAT(ms)"), 6)
     queue_ns = None
     if "QUE(ms)" in columns:

@@ -213,15 +213,16 @@ def grouped_integer(text: bytes) -> int:
     return int(b"".join(re.findall(rb"\d", text)))
 
 
-def blocks_of_lines(source: SourceFile | TextSource, account: Account) -> Iterator[Lines]:
-    """The lines of a file, whose fields blanks delimit, block by block."""
+def blocks_of_lines(source: SourceFile | TextSource, account: Account,
+                    prepare: Callable[[bytes], bytes] = lambda block: block) -> Iterator[Lines]:
+    """The lines of a file, whose fields blanks delimit, block by block. prepare: changes the text of a block."""
     for number, block in _numbered(source, account):
-        yield Lines(block, number)
+        yield Lines(prepare(block), number)
 
 
 def blocks_of_table(source: SourceFile, account: Account, separator: bytes,
                     prepare: Callable[[bytes], bytes] = lambda block: block) -> Iterator[TableLines]:
-    """The lines of a file, whose fields a separator delimits, block by block. prepare: changes the text of a block."""
+    """As blocks_of_lines(), where a separator delimits the fields."""
     for number, block in _numbered(source, account):
         yield TableLines(prepare(block), number, separator)
 

@@ -73,6 +73,16 @@ def test_biosnoop_of_libbpf_has_no_queue_time_of_requests_without_a_scheduler(ru
                                                                                    [10_000, 190_000, 8192]]
 
 
+def test_biosnoop_with_patterns_and_a_line_before_the_first(run):
+    frame, _ = run(b"""TIME(s)     COMM           PID     DISK      T SECTOR     BYTES  P QUE(ms) LAT(ms)
+0.000000    fio            99      nvme0n1   R 2048       1310720S    0.01    0.50
+-0.000100   fio            99      nvme0n1   W 8          4096   R    0.02    0.10
+0.000900    fio            99      nvme0n1   R 4608       1048576?    0.01    0.50
+""", max_rejected=0)
+    assert frame[["submit_ns", "latency_ns", "queue_ns", "length_bytes"]].to_numpy().tolist() == [
+        [0, 500_000, 10_000, 1310720], [300_000, 100_000, 20_000, 4096], [900_000, 500_000, 10_000, 1048576]]
+
+
 @pytest.mark.parametrize("title", ["TIME(s)    ", "TIMESTAMP"])
 def test_biosnoop_lines_without_a_drive_or_data_and_a_prompt_are_no_rows(run, title):
     frame, result = run(f"""root@host:~# biosnoop-bpfcc
