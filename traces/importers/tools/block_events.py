@@ -10,7 +10,7 @@ import subprocess
 import tempfile
 import threading
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Any, BinaryIO, NoReturn, Self, cast
 
@@ -40,6 +40,8 @@ _EVENT = np.dtype({
     "formats": ["<u4", "<u8", "<u8", "<u4", "<u4", "<u8", "<u4", "<u4", "<i2", "<u2"],
     "offsets": [0, 8, 16, 24, 28, 32, 40, 44, 48, 50], "itemsize": 64})
 _SPLIT_PAYLOAD_BYTES = 8
+# Instead of a magic number: events were lost here, which the decoder takes as ftrace says it.
+_LOSS, _LOSS_TEXT = 0, b"CPU:0 [LOST EVENTS]\n"
 # An event that waits for earlier ones: as the decoder reads it, and the payload of a split.
 _WAITING = np.dtype([("event", _EVENT), ("split_sector", "u8")])
 _MINOR_BITS = 20
@@ -63,7 +65,7 @@ class Events:
     at: indexes of the lines. action: int64, codes above. category: as category_of() gives it. sector: uint64.
     length_bytes, pid, cpu, status: int64. device: int64, number as device_number() gives it, -1 if invalid.
     split_sector: uint64, of splits. name_starts, name_ends: the thread's name, empty where the line has none.
-    valid: which have valid numbers.
+    valid: which have valid numbers. losses: indexes of the lines that report lost events.
     """
 
     lines: Lines
@@ -81,6 +83,7 @@ class Events:
     name_starts: np.ndarray
     name_ends: np.ndarray
     valid: np.ndarray
+    losses: list[int] = field(default_factory=list)
 
 
 def device_number(text: bytes) -> int:
@@ -212,8 +215,8 @@ class EventPairing:
         if ledger["in_flight_at_start"]:
             self._account.warn(f"{ledger['in_flight_at_start']:,} I/Os were in flight when the recording began: "
                                "they are not in the trace")
-        if end["in_flight_at_end"]:
-            self._account.warn(f"{end['in_flight_at_end']:,} I/Os have no latency: their completion is not in the "
+        if without_end := end["in_flight_at_end"] + ledger["reused"]:
+            self._account.warn(f"{without_end:,} I/Os have no latency: their completion is not in the "
                                "recording")
         if self._unsorted:
             self._account.warn(f"{self._unsorted:,} events are out of order by more than {WAITING_ROWS:,} events: "
@@ -281,6 +284,12 @@ class EventPairing:
         is_split = action[at] == SPLIT
         records["payload_bytes"][is_split] = _SPLIT_PAYLOAD_BYTES
         waiting["split_sector"] = events.split_sector[at]
+        if events.losses:
+            # At the time of the event that follows.
+            places = np.searchsorted(events.at[at], events.losses)
+            losses = waiting[places.clip(max=len(at) - 1)]
+            losses["event"]["magic"], losses["event"]["payload_bytes"] = _LOSS, 0
+            waiting = np.insert(waiting, places, losses)
         self._waiting.append(waiting)
         if sum(map(len, self._waiting)) >= 2 * WAITING_ROWS:
             self._pass_on(WAITING_ROWS)
@@ -311,11 +320,13 @@ class EventPairing:
         records[:] = waiting["event"]
         records["time_ns"] = times_ns - self._origin_ns + _SHIFT_NS
         begin = 0
-        for split in [*np.flatnonzero(records["payload_bytes"]).tolist(), end - 1]:
-            self._write(records[begin:split + 1].tobytes())
-            if records["payload_bytes"][split] and begin <= split:
-                self._write(int(waiting["split_sector"][split]).to_bytes(_SPLIT_PAYLOAD_BYTES, "big"))
-            begin = split + 1
+        is_loss = records["magic"] == _LOSS
+        for at in np.flatnonzero(is_loss | (records["payload_bytes"] > 0)).tolist():
+            self._write(records[begin:at if is_loss[at] else at + 1].tobytes())
+            self._write(_LOSS_TEXT if is_loss[at]
+                        else int(waiting["split_sector"][at]).to_bytes(_SPLIT_PAYLOAD_BYTES, "big"))
+            begin = at + 1
+        self._write(records[begin:].tobytes())
 
     def _write(self, data: bytes) -> None:
         try:

@@ -9,6 +9,7 @@ include/trace/events/block.h of the kernel; from Linux 6.9 on, the priority stan
 
 import re
 from collections.abc import Iterator
+from dataclasses import replace
 
 import numpy as np
 
@@ -139,12 +140,12 @@ def _events(lines: Lines, account: Account) -> Events:
     starts, ends = lines.field(np.where(cpu_at > 0, time_at + 1, -1 << 30))
     is_line = (cpu_at > 0) & (ends > starts)
     name = np.where(is_line, lines.mapped(starts, ends, _name_of), _NO_EVENT)
-    _account_for_others(lines, (name == _NO_EVENT) & (lines.count > 0), account)
+    losses = _account_for_others(lines, (name == _NO_EVENT) & (lines.count > 0), account)
     account.read(int((name != _NO_EVENT).sum()))
     lines.account_for(name == _OTHER_EVENT, account.ignore, "events of other subsystems")
     lines.account_for(name == _OTHER_BLOCK_EVENT, account.ignore, "block events without an issue or completion")
     at = np.flatnonzero(name >= 0)
-    return _fields(lines, at, name[at], cpu_at[at], time_at[at])
+    return replace(_fields(lines, at, name[at], cpu_at[at], time_at[at]), losses=losses)
 
 
 def _fields(lines: Lines, at: np.ndarray, name: np.ndarray, cpu_at: np.ndarray, time_at: np.ndarray) -> Events:
@@ -245,15 +246,18 @@ def _status(lines: Lines, at: np.ndarray, is_error: np.ndarray) -> tuple[np.ndar
     return np.where(is_error & valid, -value.astype(np.int64), 0), ~is_error | valid
 
 
-def _account_for_others(lines: Lines, non_events: np.ndarray, account: Account) -> None:
-    """Comments and call chains are no records; what else is no event is rejected."""
+def _account_for_others(lines: Lines, non_events: np.ndarray, account: Account) -> list[int]:
+    """Comments and call chains are no records; what else is no event is rejected. Returns the lines with losses."""
+    losses = []
     for at in np.flatnonzero(non_events).tolist():
         line = lines.line(at)
         if lost := _LOST.match(line):
             account.lost_events += grouped_integer(lost[1] or b"1")
+            losses.append(at)
         elif not line.startswith(b"#") and not _CALL.fullmatch(line.rstrip()) and not line.startswith(b"version ="):
             account.read(1)
             account.reject("not an event of ftrace or perf", int(lines.numbers[at]), line)
+    return losses
 
 
 def _name_of(text: bytes) -> int:

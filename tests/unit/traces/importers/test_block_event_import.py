@@ -189,6 +189,17 @@ def test_both_parts_of_a_split_are_queued_at_the_entry(run):
         == [[2144 * 512, 3_000_000, 2_000_000, 812], [96 * 512, 4_000_000, 2_000_000, 812]]
 
 
+def test_an_io_after_a_loss_does_not_complete_the_one_before(run):
+    frame, result = run(
+        event(1, "block_rq_issue", "8,0 R 4096 () 80 + 8 [fio]")
+        + "CPU:1 [LOST 5 EVENTS]\n"
+        + event(3, "block_rq_issue", "8,0 R 4096 () 80 + 8 [fio]")
+        + event(3.001, "block_rq_complete", "8,0 R () 80 + 8 [0]"))
+    assert frame[["submit_ns", "latency_ns"]].to_numpy().tolist() == [[0, -1], [2_000_000_000, 1_000_000]]
+    assert "1 I/Os have no latency: their completion is not in the recording" in result.metadata["import_warnings"]
+    assert result.metadata["lost"]["total"] == 5
+
+
 def test_equal_requests_in_flight_together_are_rows_if_each_completes(run):
     issue, completion = "8,0 R 4096 () 640 + 8 [fio]", "8,0 R () 640 + 8 [0]"
     frame, result = run(
