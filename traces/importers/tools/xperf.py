@@ -27,6 +27,8 @@ _NO_COLUMN = 1 << 20  # beyond those of any line
 _BEGIN, _END = b"BeginHeader", b"EndHeader"
 _HEADER_BYTES = 1 << 20  # of all kinds of events that Windows has
 _PROCESS = re.compile(rb"(.*?)\s*\(\s*(-?\d+)\)")
+# In the line about the recording. A buffer has at least one event.
+_LOST = re.compile(rb"(?:events|buffers) lost: (\d+)", re.IGNORECASE)
 _US_NS = 1000
 _NEEDED = ("TimeStamp", "ElapsedTime", "DiskNum")
 _EXTENT = ("ByteOffset", "IOSize")
@@ -46,6 +48,8 @@ class Xperf(SourceFormat):
         in_header = True
         for lines in blocks_of_table(source, account, b","):
             kind = lines.mapped(*lines.field(0), _kind_of)
+            account.lost_events += sum(int(count) for at in np.flatnonzero(kind == _NOTE).tolist()
+                                       for count in _LOST.findall(lines.line(at)))
             # Lines of a single field are the limits of the header.
             is_record = (lines.count > 1) & (kind != _NOTE)
             if in_header:

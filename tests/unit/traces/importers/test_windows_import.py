@@ -70,6 +70,14 @@ def test_xperf_events_are_stamped_at_completion(run):
     assert ledger["ignored"]["other events"]["count"] == 1
 
 
+def test_xperf_lost_events_and_buffers_are_counted(run):
+    text = xperf(IOS)
+    lossy = text.replace(b"Trace Size: 1024KB", b"Trace Size: 1024KB, Events Lost: 12, Buffers lost: 3")
+    assert lossy != text
+    _, result = run(lossy)
+    assert result.metadata["lost"]["total"] == 15 and result.metadata["import_warnings"]
+
+
 def test_xperf_columns_follow_the_header(run):
     """Newer versions add the CPU."""
     plain, _ = run(xperf(IOS))
