@@ -22,7 +22,7 @@ from .text_lines import TableLines, blocks_of_table
 _OPS = {b"Read": OPS["read"], b"Write": OPS["write"], b"Flush": OPS["flush"]}
 _SECONDS_PLACES = {"s": 9, "ms": 6, "us": 3, "µs": 3, "ns": 0}
 _TITLES = {"op": "io type", "submit": "init time", "complete": "complete time", "begin": "min offset",
-           "end": "max offset", "size": "size", "disk": "disk", "process": "process"}
+           "end": "max offset", "size": "size", "disk": "disk", "process": "process", "count": "count"}
 _ADD_COLUMNS = "add the column to the table Disk Usage of the Windows Performance Analyzer, and export it again"
 # Of numbers in French and Swiss exports: no-break spaces and a quotation mark, as UTF-8.
 _GROUPING = re.compile(rb"(?<=\d)(?:\xe2\x80\xaf|\xc2\xa0|\xe2\x80\x99)(?=\d{3})")
@@ -50,7 +50,10 @@ class Wpa(SourceFormat):
             account.read(len(at))
             wrong = block.count[at] != table.fields
             block.account_for(wrong, account.reject, f"not {table.fields} fields", at)
-            yield table.batch(block, at[~wrong], account)
+            at = at[~wrong]
+            grouped = table.is_sum(block, at)
+            block.account_for(grouped, account.reject, "a sum of several I/Os, of a table with grouping", at)
+            yield table.batch(block, at[~grouped], account)
 
 
 class _Table:
@@ -76,6 +79,13 @@ class _Table:
             raise TraceError(f"{name} has neither the column Size (B) nor Max Offset", _ADD_COLUMNS)
         self.point = _decimal_point([_fields(line, self.separator)[self._columns["submit"]] for line in lines[1:]
                                      if len(_fields(line, self.separator)) == self.fields])
+
+    def is_sum(self, lines: TableLines, at: np.ndarray) -> np.ndarray:
+        """Which lines stand for several I/Os, as far as the table has their number."""
+        if "count" not in self._columns:
+            return np.zeros(len(at), bool)
+        count, valid = lines.grouped_integers(*lines.field(self._columns["count"], at))
+        return valid & (count > 1)
 
     def batch(self, lines: TableLines, at: np.ndarray, account: Account) -> Batch:
         """The records of the lines with the indexes `at`. Rejects lines whose fields are no numbers."""

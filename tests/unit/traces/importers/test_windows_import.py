@@ -46,6 +46,17 @@ def test_order_of_columns_unknown_columns_and_the_size_beside_the_extent_do_not_
         assert frame.equals(plain)
 
 
+def test_a_line_of_a_grouped_table_is_no_io(run):
+    """Its size is the sum of the I/Os below it."""
+    titles, *lines = wpa(IOS).decode().splitlines()
+    sums = lines[0].split(";")
+    text = "\n".join([titles + ";Count", ";".join([*sums, "1.234"]), *(line + ";1" for line in lines), ""])
+    plain, _ = run(wpa(IOS))
+    frame, result = run(text)
+    assert frame.equals(plain)
+    assert result.metadata["ledger"]["rejected"]["a sum of several I/Os, of a table with grouping"]["count"] == 1
+
+
 def test_a_missing_column_is_named(run, tmp_path):
     with pytest.raises(TraceError, match="no column Min Offset") as caught:
         run(wpa(IOS).replace(b"Min Offset", b"Offset"))
