@@ -54,6 +54,8 @@ _TRACE_BEGIN, _TRACE_END = b"# tracer: ", b"</script"
 _STRING_MARK = re.compile(rb'\\n\\$|^";$', re.MULTILINE)
 # Of ftrace and, with DROPPED, of trace-cmd.
 _LOST = re.compile(rb"CPU:\d+ \[(?:LOST )?(?:(\d.*) )?EVENTS(?: DROPPED)?\]")
+# In the file `trace`: a full buffer loses its oldest events, those of each CPU up to a time of its own.
+_WRITTEN = re.compile(rb"# entries-in-buffer/entries-written: (\d+)/(\d+)")
 _CALL = re.compile(rb"\s+[0-9a-f]+ .*|\s*=> .*|\s*<stack trace.*|cpus=\d+|CPU \d+ is empty")
 _RECORD_BOTH = "record issue and completion: perf record -a -e block:block_rq_issue -e block:block_rq_complete"
 
@@ -254,6 +256,8 @@ def _account_for_others(lines: Lines, non_events: np.ndarray, account: Account) 
         if lost := _LOST.match(line):
             account.lost_events += grouped_integer(lost[1] or b"1")
             losses.append(at)
+        elif written := _WRITTEN.match(line):
+            account.lost_events += max(int(written[2]) - int(written[1]), 0)
         elif not line.startswith(b"#") and not _CALL.fullmatch(line.rstrip()) and not line.startswith(b"version ="):
             account.read(1)
             account.reject("not an event of ftrace or perf", int(lines.numbers[at]), line)

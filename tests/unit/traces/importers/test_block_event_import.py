@@ -189,6 +189,13 @@ def test_both_parts_of_a_split_are_queued_at_the_entry(run):
         == [[2144 * 512, 3_000_000, 2_000_000, 812], [96 * 512, 4_000_000, 2_000_000, 812]]
 
 
+def test_events_that_a_full_buffer_overwrote_are_lost(run):
+    text = "# tracer: nop\n#\n# entries-in-buffer/entries-written: {}   #P:2\n#\n" + ftrace(IOS).decode()
+    _, whole = run(text.format("800/800"))
+    _, cut = run(text.format("800/15360"))
+    assert "lost" not in whole.metadata and cut.metadata["lost"]["total"] == 14560
+
+
 def test_an_io_after_a_loss_does_not_complete_the_one_before(run):
     frame, result = run(
         event(1, "block_rq_issue", "8,0 R 4096 () 80 + 8 [fio]")
