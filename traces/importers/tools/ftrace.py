@@ -52,8 +52,8 @@ _SYSTRACE_WORDS = (b"systrace", b"trace-viewer", b"catapult", b"# tracer: ")
 _TRACE_BEGIN, _TRACE_END = b"# tracer: ", b"</script"
 # In the first pages of systrace it is a string of JavaScript: its lines end with \\n\\, and it ends with ";.
 _STRING_MARK = re.compile(rb'\\n\\$|^";$', re.MULTILINE)
-# Of ftrace and, with DROPPED, of trace-cmd.
-_LOST = re.compile(rb"CPU:\d+ \[(?:LOST )?(?:(\d.*) )?EVENTS(?: DROPPED)?\]")
+# Of ftrace, with DROPPED of trace-cmd, and of perf script --show-lost-events.
+_LOST = re.compile(rb"CPU:\d+ \[(?:LOST )?(?:(\d.*) )?EVENTS(?: DROPPED)?\]|.*: PERF_RECORD_LOST lost (\d+)")
 # In the file `trace`: a full buffer loses its oldest events, those of each CPU up to a time of its own.
 _WRITTEN = re.compile(rb"# entries-in-buffer/entries-written: (\d+)/(\d+)")
 _CALL = re.compile(rb"\s+[0-9a-f]+ .*|\s*=> .*|\s*<stack trace.*|cpus=\d+|CPU \d+ is empty")
@@ -254,7 +254,7 @@ def _account_for_others(lines: Lines, non_events: np.ndarray, account: Account) 
     for at in np.flatnonzero(non_events).tolist():
         line = lines.line(at)
         if lost := _LOST.match(line):
-            account.lost_events += grouped_integer(lost[1] or b"1")
+            account.lost_events += grouped_integer(lost[1] or lost[2] or b"1")
             losses.append(at)
         elif written := _WRITTEN.match(line):
             account.lost_events += max(int(written[2]) - int(written[1]), 0)

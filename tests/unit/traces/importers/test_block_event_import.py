@@ -196,15 +196,17 @@ def test_events_that_a_full_buffer_overwrote_are_lost(run):
     assert "lost" not in whole.metadata and cut.metadata["lost"]["total"] == 14560
 
 
-def test_an_io_after_a_loss_does_not_complete_the_one_before(run):
+@pytest.mark.parametrize("loss", ["CPU:1 [LOST 5 EVENTS]",
+                                  "    kworker/u8:0  7582 [001]     1.761828: PERF_RECORD_LOST lost 5"])
+def test_an_io_after_a_loss_does_not_complete_the_one_before(run, loss):
     frame, result = run(
         event(1, "block_rq_issue", "8,0 R 4096 () 80 + 8 [fio]")
-        + "CPU:1 [LOST 5 EVENTS]\n"
+        + f"{loss}\n"
         + event(3, "block_rq_issue", "8,0 R 4096 () 80 + 8 [fio]")
         + event(3.001, "block_rq_complete", "8,0 R () 80 + 8 [0]"))
     assert frame[["submit_ns", "latency_ns"]].to_numpy().tolist() == [[0, -1], [2_000_000_000, 1_000_000]]
     assert "1 I/Os have no latency: their completion is not in the recording" in result.metadata["import_warnings"]
-    assert result.metadata["lost"]["total"] == 5
+    assert result.metadata["lost"]["total"] == 5 and not result.metadata["ledger"]["rejected"]
 
 
 def test_equal_requests_in_flight_together_are_rows_if_each_completes(run):
