@@ -106,13 +106,13 @@ def refuse_missing_directory(path: StrPath) -> None:
 
 
 def refuse_special(path: StrPath) -> None:
-    """Raise UsageError for an output that is a device, a pipe, a socket or a link to one: a file would replace it."""
+    """Raise UsageError for an output that is a directory, a device, a pipe, a socket or a link to one."""
     try:
         mode = Path(path).stat().st_mode
     except OSError:
         return
-    kinds = ((stat.S_ISCHR, "a character device"), (stat.S_ISBLK, "a block device"), (stat.S_ISFIFO, "a pipe"),
-             (stat.S_ISSOCK, "a socket"))
+    kinds = ((stat.S_ISDIR, "a directory"), (stat.S_ISCHR, "a character device"), (stat.S_ISBLK, "a block device"),
+             (stat.S_ISFIFO, "a pipe"), (stat.S_ISSOCK, "a socket"))
     for is_kind, kind in kinds:
         if is_kind(mode):
             raise UsageError(f"{path} is {kind}, not a file that can be replaced", "name another output")
