@@ -160,8 +160,9 @@ class Bpftrace(DecodedSource):
 
     def _write(self, data: bytes) -> None:
         view = memoryview(data)
-        while view:
-            view = view[self._pipe.write(view):]
+        with suppress(BrokenPipeError):  # the decoder has ended, as on a full disk, and says why itself
+            while view:
+                view = view[self._pipe.write(view):]
 
     def _end_bpftrace(self) -> None:
         before = os.times()

@@ -167,7 +167,9 @@ def exit_code(captured_command: Sequence[str], result: CaptureResult) -> int:
 
 
 def why_empty(options: CaptureOptions, result: CaptureResult) -> str:
-    """What to do about a trace without I/O of its workload; "" if it has some."""
+    """What to do about a trace without I/O of its workload; "" if it has some, or lacks what was recorded."""
+    if result.missing or result.metadata.get("ring", {}).get("dropped_rows"):
+        return ""
     drives = ", ".join(device["path"] for device in result.metadata["devices"])
     if not sum(result.ios.values()):
         empty = f"no I/O on {drives} during the capture"

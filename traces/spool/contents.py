@@ -55,6 +55,7 @@ class SpoolContents:
         with BlockFile(self._path, self._begin_bytes) as blocks:
             columns = blocks.columns or []
             self.schema = _with_optional(schema, columns)
+            self._has_causes = any(name == "waited_on" for name, _ in columns)
             self.has_layout = _is_of_rows(columns) and {name for name, _ in columns} <= set(self.schema.names)
             for block in blocks.blocks():
                 self._until_bytes = block.end_bytes
@@ -96,8 +97,9 @@ class SpoolContents:
     def write_rows(self, writer: TraceWriter) -> None:
         """Write the rows in submit order. metadata() then has the names in these rows only."""
         names = NamesInRows(self.metadata())
-        for table in with_rows_waited_on(with_wakes(with_page_uses(in_submit_order(self.batches, self._directory))),
-                                        self._directory):
+        tables = with_wakes(with_page_uses(in_submit_order(self.batches, self._directory)))
+        # Without causes, its temporary file would take space that the recording did not reserve.
+        for table in with_rows_waited_on(tables, self._directory) if self._has_causes else tables:
             columns = {name: table[name].to_numpy() for name in table.column_names}
             names.add(columns)
             writer.write(columns)

@@ -8,6 +8,7 @@ import tempfile
 from pathlib import Path
 
 import pytest
+from capture_sources import skip_unless_it_runs
 from spooled import rows_on_disk
 from waiting import wait_until
 
@@ -139,6 +140,20 @@ def test_a_full_disk_ends_the_capture_with_what_it_has(blkreel, loop_drive, tiny
     assert checked.returncode == 3 and "ended early" in checked.stdout + checked.stderr
 
 
+@pytest.mark.parametrize("source", ["ftrace", "bpftrace"])
+def test_a_full_disk_ends_a_capture_of_other_sources(blkreel, loop_drive, tracer, tiny_filesystem, source):
+    """Whatever of the events comes after the end of their decoder."""
+    drive, trace = loop_drive(), tiny_filesystem / "t.parquet"
+    skip_unless_it_runs(source, drive)
+    subprocess.run(["mount", "-o", "remount,size=3m", tiny_filesystem], check=True)
+    result = blkreel("capture", drive, "--source", source, "-o", trace, "--", "dd", f"if={drive}", "of=/dev/null",
+                     "bs=512", "count=100000", "iflag=direct", "status=none", check=False)
+    assert result.returncode == 3, result.stderr
+    assert "No space left" in result.stderr and "page cache" not in result.stderr
+    assert "No space left" in open_trace(trace).metadata["import_warnings"][0]
+    assert list(tiny_filesystem.iterdir()) == [trace]
+
+
 def test_no_space_for_the_trace_itself(blkreel, started, loop_drive, tiny_filesystem, tmp_path):
     """Somebody else has taken even what was kept free for it."""
     drive, trace = loop_drive(), tiny_filesystem / "t.parquet"
@@ -244,3 +259,11 @@ def test_a_pipe_is_not_replaced(blkreel, loop_drive, tmp_path):
         refused = blkreel("capture", loop_drive(), "-o", tmp_path / "pipe", *force, "--", "true", check=False)
         assert refused.returncode == 2 and "is a pipe" in refused.stderr and "--force" not in refused.stderr
     assert (tmp_path / "pipe").is_fifo()
+
+
+def test_a_directory_is_refused_before_the_command_runs(refused, loop_drive, tmp_path):
+    """At the end no file could take its place, and a recovery would look for a run in it."""
+    (tmp_path / "traces").mkdir()
+    for force in ([], ["--force"]):
+        assert "is a directory" in refused(loop_drive(), *force, "--", "touch", tmp_path / "ran", code=2,
+                                           trace=tmp_path / "traces")

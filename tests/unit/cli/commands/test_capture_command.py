@@ -123,6 +123,13 @@ def test_an_empty_capture_names_the_reason(tmp_path, workload, others, command, 
     assert not (cold and "--cold" in text)
 
 
+@pytest.mark.parametrize("missing, ring", [(["its rows could not be written"], {}), ([], {"dropped_rows": 9})])
+def test_a_capture_that_lost_its_rows_is_not_called_one_without_io(tmp_path, missing, ring):
+    result = Reads(tmp_path / "t.parquet", 0, 0)
+    result.missing, result.metadata["ring"] = missing, ring
+    assert why_empty(CaptureOptions(devices=[], output=result.path, command=["game"]), result) == ""
+
+
 @pytest.mark.parametrize("source_format", ["ftrace:blk", "blktrace", "bpftrace"])
 def test_a_source_that_does_not_know_the_command_names_no_reason(tmp_path, source_format):
     result = Reads(tmp_path / "t.parquet", 0, 9)

@@ -225,6 +225,16 @@ def test_a_half_written_batch_does_not_spoil_the_rest(tmp_path):
     assert "may be missing" in check(trace).warnings[0]
 
 
+def test_rows_without_causes_need_no_space_beside_their_trace(tiny_filesystem):
+    """As those of ftrace, of which a full disk keeps only a quarter free."""
+    output = tiny_filesystem / "t.parquet"
+    spool = Spool(output, TRACE_SCHEMA, {})
+    layout = [("submit_ns", "i8"), ("latency_ns", "i8"), ("offset_bytes", "i8"), ("length_bytes", "i8"), ("op", "i1")]
+    BlockWriter(spool.rows_file, "capture", layout, checksums=True).rows(columns(np.arange(22_000)))
+    spool.rows_file.close()
+    assert open_trace(recover(output)).rows == 22_000
+
+
 def test_names_and_totals_beside_the_rows_survive_a_kill(tmp_path):
     """As a helper writes them, which is not bound to the order of rows and names."""
     output = tmp_path / "t.parquet"
