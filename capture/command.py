@@ -97,9 +97,10 @@ class Workload:
 
 
 def refuse_missing(command: list[str]) -> None:
-    """Raise UsageError if the command does not exist."""
+    """Raise UsageError if the command does not exist, or is not executable."""
     if shutil.which(command[0]) is None:
-        raise UsageError(f"no such command: {command[0]}", "give a command that runs, behind --")
+        why = "not executable" if "/" in command[0] and Path(command[0]).is_file() else "no such command"
+        raise UsageError(f"{why}: {command[0]}", "give a command that runs, behind --")
 
 
 def user_of_command(name: str | None) -> pwd.struct_passwd | None:

@@ -61,7 +61,11 @@ def kernel_types(sys_root: Path) -> Check:
 
 
 def lockdown(sys_root: Path) -> Check:
-    level = text_in(sys_root / "kernel/security/lockdown").partition("[")[2].partition("]")[0]
+    securityfs = sys_root / "kernel/security"
+    if securityfs.is_dir() and not any(securityfs.iterdir()):
+        return Check("capture", "lockdown", "note", "unknown: securityfs is not mounted",
+                     f"mount -t securityfs nodev {securityfs}")
+    level = text_in(securityfs / "lockdown").partition("[")[2].partition("]")[0]
     if level == "confidentiality":
         return Check("capture", "lockdown", "missing", "confidentiality: BPF cannot read kernel memory",
                      "boot with lockdown=integrity or none")

@@ -74,6 +74,7 @@ def test_no_such_command(refused, loop_drive):
 
 def test_a_command_that_cannot_be_executed(refused, loop_drive, tmp_path):
     (tmp_path / "broken").write_bytes(b"\0\0\0\0")
+    assert "not executable: " in refused(loop_drive(), "--", tmp_path / "broken", code=2)
     (tmp_path / "broken").chmod(0o755)
     assert "cannot run" in refused(loop_drive(), "--", tmp_path / "broken", code=2)
 

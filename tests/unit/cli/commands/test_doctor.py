@@ -51,6 +51,14 @@ def test_only_confidentiality_stands_in_the_way(tmp_path, text, status):
     assert checks.lockdown(tmp_path).status == status
 
 
+def test_an_unmounted_securityfs_does_not_say_that_the_kernel_is_not_locked_down(tmp_path):
+    (tmp_path / "kernel/security").mkdir(parents=True)
+    check = checks.lockdown(tmp_path)
+    assert check.status == "note" and "unknown" in check.detail and "mount" in check.remedy
+    (tmp_path / "kernel/security/lsm").touch()
+    assert checks.lockdown(tmp_path).detail == "none"
+
+
 def test_programs_that_the_kernel_refuses_come_with_its_reason(monkeypatch):
     def refuse():
         raise BlkreelError("the kernel refuses", "do this")
