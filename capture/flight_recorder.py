@@ -12,7 +12,7 @@ from blkreel.traces.format.metadata_types import Lost
 from blkreel.traces.spool.spool import Spool
 
 _CHECK_EVERY_NS = 500_000_000
-_MIN_DROP_SHARE = 16  # 1/16 at least, since each drop saves the names of the dropped part
+_MIN_DROP_SHARE = 16  # 1/16 at least, of bytes or time, since each drop saves the names of the dropped part
 _MIN_BYTES = 64 << 10
 _FLUSH_S = 0.25  # the helper writes its rows ten times a second
 
@@ -44,7 +44,7 @@ class Ring:
         self.dropped_rows = 0
         self.dropped_until_ns: int | None = None
         self._marks: deque[_Mark] = deque()
-        self._checked_ns = 0
+        self._checked_ns = self._tried_bytes = 0
         spool.refuse_without_holes()
 
     def drop_old(self) -> None:
@@ -54,15 +54,19 @@ class Ring:
             return
         self._checked_ns = now_ns
         written_bytes = self.spool.written_bytes()
-        self._marks.append(_Mark(written_bytes, now_ns))
-        until_bytes = 0
+        if not self._marks or written_bytes > self._marks[-1].written_bytes:
+            self._marks.append(_Mark(written_bytes, now_ns))
+        begin_bytes = max(self._tried_bytes, self.spool.begin_bytes)
+        until_bytes, too_old = 0, False
         if self.max_bytes is not None:
             until_bytes = written_bytes - self.max_bytes
         if self.keep_ns is not None:
             old = [mark.written_bytes for mark in self._marks if mark.at_ns <= now_ns - self.keep_ns]
             until_bytes = max([until_bytes, *old[-1:]])
-        begin_bytes = self.spool.begin_bytes
-        if until_bytes - begin_bytes > max(_MIN_BYTES, (written_bytes - begin_bytes) // _MIN_DROP_SHARE):
+            oldest_ns = next((mark.at_ns for mark in self._marks if mark.written_bytes > begin_bytes), now_ns)
+            too_old = now_ns - oldest_ns > self.keep_ns + self.keep_ns // _MIN_DROP_SHARE
+        if too_old or until_bytes - begin_bytes > max(_MIN_BYTES, (written_bytes - begin_bytes) // _MIN_DROP_SHARE):
+            self._tried_bytes = until_bytes  # a block that ends later stays
             self._drop(until_bytes)
 
     def metadata(self) -> RingMetadata:
