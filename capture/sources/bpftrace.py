@@ -140,7 +140,7 @@ class Bpftrace(DecodedSource):
         self._write(events.ready(all_of_it=True))
         self._pipe.close()
         if not self._stopped:
-            self.error = BlkreelError("bpftrace has ended", self._read_errors().strip() or None)
+            self.error = BlkreelError("bpftrace has ended", "\n".join(self._read_errors()) or None)
             self.died = True
 
     def _note_others(self, lines: list[bytes]) -> None:
@@ -184,13 +184,14 @@ class Bpftrace(DecodedSource):
             time.sleep(0.01)
 
     def _refusal(self) -> BlkreelError:
-        lines = [line for line in self._read_errors().splitlines() if line.strip() and "RLIMIT_MEMLOCK" not in line]
-        return BlkreelError(f"bpftrace does not begin: {lines[-1].strip() if lines else 'no message'}",
+        lines = self._read_errors()
+        return BlkreelError(f"bpftrace does not begin: {lines[-1] if lines else 'no message'}",
                             "take another source: --source bpf")
 
-    def _read_errors(self) -> str:
+    def _read_errors(self) -> list[str]:
         self._errors.seek(0)
-        return self._errors.read().decode(errors="replace")
+        lines = self._errors.read().decode(errors="replace").splitlines()
+        return [line.strip() for line in lines if line.strip() and "RLIMIT_MEMLOCK" not in line]
 
 
 def _raise_priority() -> None:

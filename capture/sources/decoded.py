@@ -106,8 +106,9 @@ class DecodedSource:
         """The decoder's totals become those of the source. lost_total: counted by the tracer; None: it has no count."""
         end = self.decoder.end if self.decoder else None
         self.error = self.error or (self.decoder.error if self.decoder else None)
-        self.died = end is None
-        if end is None:
+        self.died = self.died or end is None
+        if end is None or self.died:
+            self.end = None  # the decoder counts what it was given, not what a tracer that died saw
             return
         for drive, entry, counts, uncertain, (in_flight, completed) in zip(
                 self.drives, end["drives"], self._counts, self._uncertain, self._in_flight, strict=True):

@@ -120,6 +120,20 @@ def test_a_dead_helper_costs_the_ledger_and_not_the_rows(started, loop_drive, tm
     assert "the capture is not complete" in blkreel("report", tmp_path / "t.parquet").stdout
 
 
+def test_a_dead_bpftrace_costs_the_ledger_and_not_the_rows(started, loop_drive, tracer, tmp_path, blkreel):
+    drive = loop_drive()
+    skip_unless_it_runs("bpftrace", drive)
+    process = started(drive, "--source", "bpftrace")
+    # Reads until some are on the disk: it hands its lines over in large pieces.
+    wait_until(lambda: read(drive, 1000) or len(rows_on_disk(tmp_path / "t.parquet")) >= 1000, process)
+    children = subprocess.run(["pgrep", "-P", str(process.pid), "-x", "bpftrace"], capture_output=True, text=True)
+    os.kill(int(children.stdout), signal.SIGKILL)
+    _, stderr = process.communicate(timeout=300)
+    assert process.returncode == 3 and "broke off: bpftrace has ended" in stderr, stderr
+    assert open_trace(tmp_path / "t.parquet").rows >= 1000
+    assert "the capture broke off" in blkreel("info", tmp_path / "t.parquet").stdout
+
+
 def test_a_time_span_ends_by_itself(blkreel, loop_drive, tmp_path):
     result = blkreel("capture", loop_drive(), "-o", tmp_path / "t.parquet", "--for", "500ms", "--json")
     summary = json.loads(result.stdout)
