@@ -49,9 +49,11 @@ def check(target: Target, *, writes: bool, destroy: str | None, argv: list[str],
     if not writes:
         return warnings
     if target.drive.read_only:
-        detach = "attach its image without losetup -r, or " if target.drive.kind == "loop" else ""
+        writable = {"file": "let it be written (chmod, mount -o remount,rw), or name another image",
+                    "loop": f"attach its image without losetup -r, or blockdev --setrw {target.path}"}
         raise SafetyError(f"{target.path} is read-only, and this writes to it",
-                          f"{detach}blockdev --setrw {target.path}, or replay a trace of reads with --no-prefill")
+                          f"{writable.get(target.drive.kind, f'blockdev --setrw {target.path}')}, "
+                          "or replay a trace of reads with --no-prefill")
     is_file = target.drive.kind == "file"
     if is_file:
         image_file.refuse_output(target)

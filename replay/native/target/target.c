@@ -646,6 +646,9 @@ enum fidelity target_fidelity(const struct target *target, enum trace_op op, int
 	/* The kernel has no interface for these flags with other ops. */
 	if (!op_is_write(op) && op != OP_FLUSH && (flags & (FLAG_FUA | FLAG_PREFLUSH)))
 		return flags & FLAG_FUA ? ALTERED_FUA : ALTERED_PREFLUSH;
+	/* The nil target and simulated drives have no priorities. */
+	if (target->fd < 0)
+		return AS_PLANNED;
 	if (!transfer && (flags & (FLAG_PRIORITY_REALTIME | FLAG_PRIORITY_IDLE)))
 		return ALTERED_PRIORITY;
 	if ((flags & FLAG_PRIORITY_REALTIME) && !target->realtime_priority)

@@ -183,6 +183,8 @@ def test_the_image_of_a_loop_device(image, fake, loops):
 def test_read_only(fake):
     assert "blockdev --setrw" in str(refused(fake, "is read-only", read_only=True))
     assert "without losetup -r" in str(refused(fake, "is read-only", read_only=True, kind="loop"))
+    assert "chmod" in (message := str(refused(fake, "is read-only", read_only=True, kind="file")))
+    assert "blockdev" not in message
     safety.check(fake.target(read_only=True), writes=False, destroy=None, argv=ARGV, kernel=fake.kernel)
 
 

@@ -39,6 +39,14 @@ def test_it_issues_everything_and_does_not_pass_for_a_measurement(blkreel, trace
     assert len(run["source"]["sha256"]) == 64
 
 
+def test_priorities_alter_nothing_on_a_simulated_drive(blkreel, tmp_path):
+    """It has none: neither the rights of the caller nor the operation matter."""
+    trace = new_trace(tmp_path / "t.parquet", drive_bytes=1 << 20, offset_bytes=np.arange(2) * 4096,
+                      op=[OPS["read"], OPS["flush"]], length_bytes=[4096, 0], flags=FLAGS["priority_realtime"])
+    result = blkreel("replay", trace, "--on", "nil:1MiB,clock=virtual", "-o", tmp_path / "run", "--json", check=False)
+    assert json.loads(result.stdout)["run"]["altered"] == {}
+
+
 def test_each_write_hint_has_its_bytes(blkreel, tmp_path):
     """No drive takes all of them; a file has one hint for all its writes, and no atomic ones."""
     flags = [FLAGS[name] for name in WRITE_FLAGS] + [0, FLAGS["hint_none"] | FLAGS["atomic"]]
