@@ -3,6 +3,7 @@
 import os
 import re
 import stat
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -118,6 +119,17 @@ def describe(drive: Drive) -> dict[str, Any]:
     entry = asdict(drive)
     del entry["serial"]
     return {**entry, "serial_hash": drive.serial_hash}
+
+
+def drive_unit(drive: Mapping[str, Any]) -> str:
+    """Equal for one drive: the serial, or else the image, the device or the description of a simulated drive."""
+    unit: str = drive.get("serial_hash") or without_seed(drive.get("backing_file") or drive.get("path") or "")
+    return unit
+
+
+def without_seed(description: str) -> str:
+    """Of a simulated drive: runs that differ in its seed are repetitions."""
+    return re.sub(r",seed=\d+", "", description)
 
 
 def zones_words(zoned: str | None, zone_bytes: int | None) -> str:

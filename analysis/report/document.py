@@ -32,6 +32,7 @@ from blkreel.analysis.metrics.stalls import stalls
 from blkreel.analysis.stats.intervals import geometric_mean, interval
 from blkreel.analysis.stats.ranking import ENOUGH_RUNS, pairs, ranked
 from blkreel.common.binning import grouped
+from blkreel.common.device import drive_unit, without_seed
 from blkreel.common.errors import BlkreelError
 from blkreel.common.files.typed_document import record
 from blkreel.common.printable import printable, within_sentence
@@ -48,6 +49,7 @@ from .verdict import Document
 
 VERSION = 1
 
+_LABEL_CHARACTERS = 60
 _Key = tuple[Hashable, ...]
 
 
@@ -266,7 +268,8 @@ def _distinct(entries: list[Entry]) -> list[Entry]:
         lambda of: (of.document["state"] or {}).get("name"),
         *(functools.partial(_input_words, name) for name in input_names(Role.SAID)),
         lambda of: (firmware := of.document["drive"].get("firmware")) and f"firmware {firmware}",
-        lambda of: of.document["drive"].get("name"), lambda of: numbers[id(of)]]
+        lambda of: _brief(of.document["drive"].get("name") or ""), lambda of: _brief(_units(of.measured[0])[-1]),
+        lambda of: numbers[id(of)]]
     for name_of in properties:
         alike = grouped((entry.document["label"], (entry.document, name_of(entry))) for entry in entries)
         for named in alike.values():
@@ -274,6 +277,14 @@ def _distinct(entries: list[Entry]) -> list[Entry]:
                 for content, name in named:
                     content["label"] += f", {name}" if name else ""
     return entries
+
+
+def _brief(unit: str) -> str | None:
+    """For a label: of a simulated drive the keys that were given, unless they are as many as those of a fitted one."""
+    if not unit.startswith("nil:"):
+        return unit
+    words = without_seed(unit).partition(",")[2]
+    return words if len(words) <= _LABEL_CHARACTERS else None
 
 
 def _changed_traces(measured: list[Measured]) -> Iterator[str]:
@@ -402,8 +413,16 @@ def condition_of(measured: Measured) -> Condition:
 def _entry_key(measured: Measured) -> _Key:
     """Equal for repetitions."""
     disk = drive(measured)
-    return (label(measured), disk.get("model"), disk.get("firmware"), disk.get("serial_hash"),
+    return (label(measured), disk.get("model"), disk.get("firmware"), *_units(measured),
             *condition_of(measured).of_role(Role.SAID))
+
+
+def _units(measured: Measured) -> tuple[str, ...]:
+    """Differ for drives of one model: the serial, or else the image, the device or the description of a simulated
+    drive, and those of emulated ones."""
+    account = measured.account
+    return (*(map(drive_unit, map(dict, account.drives)) if account.drives else [drive_unit(drive(measured))]),
+            *(without_seed(emulated["drive"]) for emulated in account.emulated))
 
 
 def _document(kind: str, measured: list[Measured], content: Document) -> Document:

@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 
+from blkreel.common.device import drive_unit
 from blkreel.common.errors import BlkreelError, TraceError, UsageError
 from blkreel.common.progress import Progress
 from blkreel.replay.background.plan import plan_beside
@@ -38,7 +39,7 @@ from blkreel.traces.format.trace import Trace
 # Fewer reads have no p99.
 MIN_READS = 100
 _LARGEST_DRIVE_BYTES = 1 << 53
-_IDENTITY = ("model", "firmware", "serial_hash", "size_bytes")
+_IDENTITY = ("model", "firmware", "size_bytes", "unit")
 
 
 @dataclass(frozen=True)
@@ -180,7 +181,11 @@ def with_baselines(paths: Sequence[str]) -> list[MeasuredRun]:
         runs.append(run)
         baseline = run.account.baseline
         if run.has_background and baseline and baseline.verdict != "invalid":
-            runs.append(read_run(str(run.trace.path.parent / baseline.path)))
+            alone = run.trace.path.parent / baseline.path
+            if isinstance(alone, Path) and not alone.exists():
+                raise UsageError(f"{alone} does not exist: {path} is fitted together with its baseline",
+                                 f"copy it, too, or replay again into {path} with --baseline")
+            runs.append(read_run(str(alone)))
     known: dict[str, MeasuredRun] = {}
     for run in runs:
         if (first := known.setdefault(run.trace.footer.identity, run)) is not run:
@@ -191,7 +196,8 @@ def with_baselines(paths: Sequence[str]) -> list[MeasuredRun]:
 
 def same_drive(runs: Sequence[MeasuredRun]) -> Mapping[str, Any]:
     """The drive of the runs. Raises UsageError if they are of several."""
-    drives: list[Mapping[str, Any]] = [run.account.drive for run in runs]
+    drives: list[Mapping[str, Any]] = [{**run.account.drive, "unit": drive_unit(dict(run.account.drive))}
+                                       for run in runs]
     for run, drive in zip(runs, drives, strict=True):
         for key in _IDENTITY:
             if drive.get(key) != drives[0].get(key):

@@ -67,7 +67,8 @@ def served(columns, read_us, write_us, seed):
 
 @made_once
 def write_run(directory, label="fast drive", read_us=90, write_us=220, cap_ns=None, seed=1, seconds=12,
-              verdict="valid", reasons=(), withheld=(), simulated=False, state="client", model="Example 980 500GB"):
+              verdict="valid", reasons=(), withheld=(), simulated=False, state="client", model="Example 980 500GB",
+              emulated=()):
     """A run directory of one drive and pace; returns its path."""
     columns, removed_ns = plan(seconds), 0
     if cap_ns is not None:
@@ -84,7 +85,7 @@ def write_run(directory, label="fast drive", read_us=90, write_us=220, cap_ns=No
             "threads": {"4242": {"pid": 4242, "comm": "aria2c"},
                         **{str(tid): {"pid": 4243, "comm": "start-game"} for tid in (4243, 4244, 4245)}},
             "run": {
-                "label": label, "drive": drive, "simulated": simulated,
+                "label": label, "drive": drive, "simulated": simulated, "emulated": list(emulated),
                 "source": {"path": "game.parquet", "sha256": "5e" * 32, "rows": count, "duration_ns": seconds * SECOND,
                            "lost": {"total": 0}, "devices": [], "command": ["./start-game", "--level", "1"],
                            "programs": ["aria2c", "start-game"]},

@@ -8,6 +8,8 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
+from empty_image import empty_image
+from emulated_accounts import account
 from small_trace import new_trace
 from synthetic_runs import MS, write_run, write_trace
 
@@ -17,6 +19,7 @@ from blkreel.analysis.metrics.measure import Measured
 from blkreel.analysis.report import columns, document, present
 from blkreel.analysis.report.page import method
 from blkreel.common import units
+from blkreel.common.emulated import use_between
 from blkreel.common.errors import BlkreelError, UsageError
 from blkreel.traces.format.schema import RUN_SCHEMA
 
@@ -123,6 +126,31 @@ def test_other_states_and_drives_are_other_entries(tmp_path):
              write_run(tmp_path / "c", label="other")]
     labels = [entry["label"] for entry in present.compare(paths)["sections"][0]["entries"]]
     assert labels == ["fast drive, client", "fast drive, full", "other"]
+
+
+def test_drives_of_one_name_are_other_entries(blkreel, tmp_path):
+    """Simulated drives with other keys, and images of one name in two directories; another seed is a repetition."""
+    trace = new_trace(tmp_path / "t.parquet", drive_bytes=1 << 20, submit_ns=np.arange(50) * 100_000)
+    drives = ["nil:usb,jitter=0.1,seed=1", "nil:usb,jitter=0.1,seed=2", "nil:usb,jitter=0.1,read_latency=9ms"]
+    for name in "ab":
+        (tmp_path / name).mkdir()
+        drives.append(empty_image(tmp_path / name / "scratch.img", 1 << 20))
+    for number, drive in enumerate(drives):
+        blkreel("replay", trace, "--on", drive, "-o", tmp_path / f"run{number}", check=False)
+    (section,) = present.compare([tmp_path / f"run{number}" for number in range(len(drives))])["sections"]
+    assert [(entry["label"], entry["n"]) for entry in section["entries"]] == [
+        ("USB stick (typical), original pace, jitter=0.1", 2),
+        ("USB stick (typical), original pace, jitter=0.1,read_latency=9ms", 1),
+        *((f"scratch.img, original pace, {tmp_path / name / 'scratch.img'}", 1) for name in "ab")]
+
+
+def test_emulated_drives_of_one_name_are_other_entries(tmp_path):
+    drives = ["nil:usb,size=1048576", "nil:usb,read_latency=9ms,size=1048576"]
+    begun = account()
+    paths = [write_run(tmp_path / str(number), emulated=[use_between(begun, account(drive=drive))])
+             for number, drive in enumerate(drives)]
+    labels = [entry["label"] for entry in present.compare(paths)["sections"][0]["entries"]]
+    assert labels == ["fast drive, size=1048576", "fast drive, read_latency=9ms,size=1048576"]
 
 
 def test_different_traces_never_share_a_section(tmp_path, four_runs):

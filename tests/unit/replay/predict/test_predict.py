@@ -3,7 +3,7 @@
 import json
 import re
 import tomllib
-from shutil import copytree
+from shutil import copytree, rmtree
 
 import numpy as np
 import pyarrow as pa
@@ -162,8 +162,9 @@ def test_an_existing_file_is_kept(fitted, place, blkreel):
 
 
 @pytest.mark.parametrize("name, message", [
-    ("capture", "is a capture"), ("other", "runs on different drives: size_bytes"), ("short", "fewer than 100"),
-    ("copy", "are one run")])
+    ("capture", "is a capture"), ("other", "runs on different drives: size_bytes"),
+    ("keys", "runs on different drives: unit"), ("baseline", "is fitted together with its baseline"),
+    ("short", "fewer than 100"), ("copy", "are one run")])
 def test_runs_that_no_drive_can_be_fitted_to(fitted, place, blkreel, tmp_path, name, message):
     runs = [place / "run-1-original"]
     if name == "capture":
@@ -172,10 +173,14 @@ def test_runs_that_no_drive_can_be_fitted_to(fitted, place, blkreel, tmp_path, n
         runs.append(copytree(runs[0], tmp_path / name))
     else:
         trace, drive = place / "2.parquet", "nil:16GiB,clock=virtual"
+        if name == "keys":
+            drive = DRIVE.replace("channels=8", "channels=3")
         if name == "short":
             new_trace(tmp_path / "short.parquet", {}, submit_ns=np.arange(5) * 1000, offset_bytes=0)
             trace, drive = tmp_path / "short.parquet", DRIVE
-        blkreel("replay", trace, "--on", drive, "-o", tmp_path / name, check=False)
+        beside = ("--pace", "dependent", "--background", "writes=50MB/s", "--baseline") if name == "baseline" else ()
+        blkreel("replay", trace, "--on", DRIVE if beside else drive, "-o", tmp_path / name, *beside, check=False)
+        rmtree(tmp_path / name / "baseline", ignore_errors=True)
         runs.append(tmp_path / name)
     result = blkreel("model-drive", *runs, "-o", tmp_path / "d.toml", check=False)
     assert result.returncode == 2 and message in result.stderr
