@@ -25,6 +25,7 @@ from blkreel.analysis.stats.ranking import ENOUGH_RUNS
 from blkreel.benchmarks.benchmark_file import read_test
 from blkreel.benchmarks.reports.results import results_of
 from blkreel.benchmarks.results.directory import is_test
+from blkreel.common.device import drive_unit, without_seed
 from blkreel.common.errors import BlkreelError, UsageError
 from blkreel.common.files.json_file import finite
 from blkreel.common.files.typed_document import parse_json
@@ -141,9 +142,16 @@ def _sealed(content: dict[str, Any]) -> Result:
 
 def _facts(drive: Any, run: Run) -> DriveFacts:
     return {"model": (drive.get("model") or "").strip(), "firmware": (drive.get("firmware") or "").strip(),
-            "unit": drive.get("serial_hash") or "", "capacity_bytes": drive.get("size_bytes"),
-            "kind": drive.get("kind") or "", "name": drive.get("name") or "",
+            "unit": drive.get("serial_hash") or _description_hash(drive, run),
+            "capacity_bytes": drive.get("size_bytes"), "kind": drive.get("kind") or "", "name": drive.get("name") or "",
             "interface": drive_facts.interface(drive, run)}
+
+
+def _description_hash(drive: Any, run: Run) -> str:
+    """Of a simulated or emulated drive; "" for others."""
+    simulated = [drive_unit(drive)] if drive.get("kind") == "nil" else []
+    described = simulated + [without_seed(emulated["drive"]) for emulated in run.emulated]
+    return hashlib.sha256(canonical(described)).hexdigest() if described else ""
 
 
 def _started_at(metadata: dict[str, Any]) -> str | None:

@@ -44,7 +44,8 @@ class MetricValue(TypedDict):
 
 
 class DriveFacts(TypedDict):
-    """unit: hash of the serial, keyed to the installation that ran it; "" if the drive has no serial."""
+    """unit: hash of the serial, keyed to the installation that ran it, or of the description of a simulated or an
+    emulated drive; "" for others without a serial."""
 
     model: str
     firmware: str

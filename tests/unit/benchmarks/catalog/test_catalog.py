@@ -8,10 +8,12 @@ import shutil
 from contextlib import contextmanager
 from pathlib import Path
 
+import numpy as np
 import pytest
 from cases import cases
 from hypothesis import given
 from hypothesis import strategies as st
+from small_trace import new_trace
 from synthetic_catalog import run_of, variant
 from synthetic_fleet import small_test
 from synthetic_tests import MS, MadeTest, closed_loop, write_step
@@ -46,6 +48,17 @@ def test_an_entry_has_the_drive_the_workload_and_the_versions(catalog, small_run
     assert (row.state, row.verdict, row.host, row.blkreel) == ("full", "valid", "lab", "0.1.0")
     assert row.capacity_bytes == 8 << 30 and row.path in map(str, small_runs)
     assert str(row.started_at) in ("2026-01-01 20:00:00+00:00", "2026-01-03 20:00:00+00:00")
+
+
+def test_simulated_drives_of_one_name_are_units_of_their_own(blkreel, tmp_path):
+    trace = new_trace(tmp_path / "t.parquet", drive_bytes=1 << 20, submit_ns=np.arange(50) * 100_000)
+    runs = []
+    for keys in ("seed=1", "seed=2", "read_latency=9ms"):
+        runs.append(tmp_path / keys)
+        blkreel("replay", trace, "--on", f"nil:usb,jitter=0.1,{keys}", "-o", runs[-1], check=False)
+    blkreel("results", "add", *runs, "--catalog", tmp_path / "catalog")
+    result = blkreel("results", "history", "t.parquet", "--catalog", tmp_path / "catalog", check=False)
+    assert result.returncode == 2 and "the results have 2 units: " in result.stderr
 
 
 def test_metrics_are_those_of_the_report(catalog, small_runs):
