@@ -504,8 +504,8 @@ int list_processes(__u64 *args)
 	return 0;
 }
 
-HANDLER(mm_filemap_get_pages, use_read, on_use(mapping_at(&args[0]), args[1], args[2]))
-HANDLER(mm_filemap_map_pages, use_mapped, on_use(mapping_at(&args[0]), args[1], args[2]))
+HANDLER(mm_filemap_get_pages, use_read, on_use(mapping_at(&args[0]), args[1], args[2], USE_BY_READ))
+HANDLER(mm_filemap_map_pages, use_mapped, on_use(mapping_at(&args[0]), args[1], args[2], USE_BY_MAPPING))
 
 PROGRAM(sched_process_fork)
 int process_fork(__u64 *args)
@@ -557,6 +557,13 @@ int limit(__u64 *args)
 {
 	if (control.phase == PHASE_RUNNING)
 		on_limit((struct bio *)args[0]);
+	return 0;
+}
+
+SEC("fexit/filemap_fault")
+int use_faulted(__u64 *args)
+{
+	on_fault((const struct vm_fault *)args[0], args[1]);
 	return 0;
 }
 #endif

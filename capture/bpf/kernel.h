@@ -87,6 +87,16 @@ struct bio_vec {
 
 struct file {
 	struct inode *f_inode;
+	struct address_space *f_mapping;
+};
+
+struct vm_area_struct {
+	struct file *vm_file;
+};
+
+struct vm_fault {
+	struct vm_area_struct *vma;
+	unsigned long pgoff;
 };
 
 struct kiocb {

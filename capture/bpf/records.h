@@ -66,6 +66,7 @@ struct capture_config {
 	__u8 own;               /* marks the workload: by own_pids, or by own_cgroup */
 	__u8 own_by_cgroup;
 	__u8 sees_limiter;      /* the issuer of a throttled bio is known */
+	__u8 sees_faults;       /* the end of each fault that reads the page cache */
 	__u8 own_only;          /* other I/O is counted, not recorded */
 	__u8 uses;              /* the first use of pages that a read brought is recorded */
 	__u8 volumes;           /* bios are followed from volumes and multipath heads to their drives */
@@ -150,7 +151,8 @@ struct io_file_record {
 /* A thread used pages of a completed read for the first time. */
 struct use_record {
 	__u8 kind;
-	__u8 pad[3];
+	__u8 corrects; /* the earlier one of the same read, when its pages were mapped before the thread was there */
+	__u8 pad[2];
 	__s32 tid;
 	__u64 submit_ns; /* of the read */
 	__u64 used_ns;

@@ -6,7 +6,12 @@
  * the page cache leaves a note for each chunk of its pages, and the first access to one of them, which the tracepoints
  * of filemap report (since 6.12), becomes a record. All other accesses find no note, and are dropped at once.
  *
- * A fault is reported before it reads further ahead, and would make that wait: the mapping after it counts.
+ * A fault is reported before it reads further ahead, and would make that wait: its end counts, or where the kernel lets
+ * no program be attached there, the mapping after it.
+ *
+ * A fault also maps the pages around its own that are there, but not the marker of the next window: on a slower drive
+ * they are not there yet, and nothing waits for them. So if the thread faults on pages of a chunk that it had mapped so,
+ * it uses them only then.
  */
 #pragma once
 
@@ -21,7 +26,11 @@
 #define MAX_NOTED_CHUNKS 65 /* of a bio: 1 MiB that need not begin with a chunk */
 #define MAX_NOTED_BIOS 8 /* of a request */
 #define USED_BITS 12
+#define VM_FAULT_LOCKED 0x200
+#define VM_FAULT_RETRY 0x400
 #define FILE_BITS 12
+
+enum { USE_BY_READ, USE_BY_MAPPING, USE_BY_FAULT };
 
 /* The read that brought the pages of a chunk, and the pages of the file that it read. mapping 0: none. */
 struct page_note {
@@ -31,7 +40,8 @@ struct page_note {
 	__u64 submit_ns;
 	__u32 slot;
 	__u32 file; /* index of the file in noted_files */
-	__u64 pad[3]; /* a cache line */
+	__u32 mapped_by; /* the thread that mapped pages of the chunk; 0: none */
+	__u32 pad[5]; /* a cache line */
 };
 
 /* By mapping and chunk. A chunk with the place of another evicts it: the use of that one stays unknown. */
@@ -132,6 +142,7 @@ static __always_inline bool note_bio(const struct slot *slot, __u32 slot_index, 
 		note->last = last;
 		note->submit_ns = slot->submit_ns;
 		note->slot = slot_index;
+		note->mapped_by = 0;
 	}
 	return true;
 }
@@ -151,7 +162,7 @@ static __always_inline void expect_use(struct slot *slot, __u32 slot_index, stru
 	}
 }
 
-static __always_inline void emit_use(const struct page_note *note, __u64 now_ns)
+static __always_inline void emit_use(const struct page_note *note, bool corrects, __u64 now_ns)
 {
 	struct issuer user = current_issuer(current_task());
 	struct use_record *record;
@@ -164,6 +175,7 @@ static __always_inline void emit_use(const struct page_note *note, __u64 now_ns)
 		return;
 	}
 	record->kind = RECORD_USE;
+	record->corrects = corrects;
 	record->tid = user.tid;
 	record->submit_ns = note->submit_ns;
 	record->used_ns = now_ns;
@@ -202,10 +214,11 @@ static __always_inline __u64 mapping_at(const __u64 *argument)
  * which takes numbers: the verifier goes through it once, not once for each path through the chunks before. That would
  * take a second at the start of each capture.
  */
-__noinline int use_chunk(__u64 mapping, __u64 chunk, __u64 first, __u64 last)
+__noinline int use_chunk(__u64 mapping, __u64 chunk, __u64 first, __u64 last, int how)
 {
 	struct page_note *note = note_at(mapping, chunk);
-	__u32 used_index;
+	__u32 used_index, tid = (__u32)bpf_get_current_pid_tgid();
+	bool corrects;
 	__u64 *used;
 
 	if (!note || note->mapping != mapping || note->first > last || note->last < first ||
@@ -213,19 +226,24 @@ __noinline int use_chunk(__u64 mapping, __u64 chunk, __u64 first, __u64 last)
 		return true;
 	if (is_in_flight(note))
 		return false;
-	note->mapping = 0;
-	add_notes(note->file, -1);
+	corrects = how == USE_BY_FAULT && note->mapped_by == tid;
+	if (how == USE_BY_MAPPING && config.sees_faults && !note->mapped_by) {
+		note->mapped_by = tid;
+	} else if (how != USE_BY_MAPPING || !config.sees_faults) {
+		note->mapping = 0;
+		add_notes(note->file, -1);
+	}
 	used_index = hash_bits(note->submit_ns, USED_BITS);
 	used = bpf_map_lookup_elem(&used_reads, &used_index);
-	if (used && *used != note->submit_ns) {
+	if (used && (corrects || *used != note->submit_ns)) {
 		*used = note->submit_ns;
-		emit_use(note, bpf_ktime_get_ns());
+		emit_use(note, corrects, bpf_ktime_get_ns());
 	}
 	return true;
 }
 
 /* A thread uses these pages, from the first one up to one that is still to come. */
-static __always_inline void on_use(__u64 mapping, __u64 first, __u64 last)
+static __always_inline void on_use(__u64 mapping, __u64 first, __u64 last, int how)
 {
 	__u64 chunk = first >> CHUNK_BITS;
 	__u32 file = hash_bits(mapping >> 3, FILE_BITS);
@@ -234,6 +252,14 @@ static __always_inline void on_use(__u64 mapping, __u64 first, __u64 last)
 	if (control.phase != PHASE_RUNNING || !noted || *noted <= 0)
 		return;
 	for (int i = 0; i < MAX_NOTED_CHUNKS && chunk <= last >> CHUNK_BITS; i++, chunk++)
-		if (!use_chunk(mapping, chunk, first, last))
+		if (!use_chunk(mapping, chunk, first, last, how))
 			break;
+}
+
+/* The end of filemap_fault(): the page is there. If the thread has read ahead or waited, it repeats the fault. */
+static __always_inline void on_fault(const struct vm_fault *fault, __u64 result)
+{
+	if (control.phase == PHASE_RUNNING && result & (VM_FAULT_LOCKED | VM_FAULT_RETRY))
+		on_use((__u64)BPF_CORE_READ(fault, vma, vm_file, f_mapping), READ(fault, pgoff), READ(fault, pgoff),
+		       USE_BY_FAULT);
 }

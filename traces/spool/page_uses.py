@@ -7,7 +7,8 @@ import pyarrow as pa
 
 from blkreel.traces.format.schema import NOT_USED, UNKNOWN
 
-# capture/bpf/records.h: a row of the spool that is no I/O, and the flag of a read whose pages were noted.
+# capture/bpf/records.h: a row of the spool that is no I/O, and the flag of a read whose pages were noted, and of a use
+# that corrects an earlier one.
 OP_USE = 127
 FLAG_PAGES_NOTED = 1 << 30
 
@@ -21,7 +22,8 @@ def with_page_uses(tables: Iterator[pa.Table]) -> Iterator[pa.Table]:
 
     tables: in order of `submit_ns`, all rows with the same one in the same table, with USE_COLUMNS and, if they have
     `slept_ns` and `runnable_ns`, USER_COLUMNS. A use has the `submit_ns` of its read, and as `latency_ns` the time from
-    there. The first one counts; that of a read that is not there is dropped.
+    there. The first one counts, of those that correct an earlier one if there are any; that of a read that is not there
+    is dropped.
     """
     for table in tables:
         op, flags = table["op"].to_numpy(), table["flags"].to_numpy()
@@ -48,7 +50,8 @@ def _first_uses(submit_ns: np.ndarray, uses: pa.Table) -> dict[str, np.ndarray]:
     result = {name: np.full(len(submit_ns), UNKNOWN[name], np.int64) for name in names}
     result["used_ns"][:] = NOT_USED
     of_ns, used_ns = uses["submit_ns"].to_numpy(), uses["latency_ns"].to_numpy()
-    order = np.lexsort((used_ns, of_ns))
+    corrects = (uses["flags"].to_numpy() & FLAG_PAGES_NOTED) != 0
+    order = np.lexsort((used_ns, ~corrects, of_ns))
     first = order[np.unique(of_ns[order], return_index=True)[1]]
     at = np.searchsorted(of_ns[first], submit_ns)
     has_use = at < len(first)

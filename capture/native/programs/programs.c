@@ -74,6 +74,7 @@ struct features {
 	bool bio_is_second;
 	bool dirty_folio; /* since 5.18, a page before */
 	bool page_uses; /* since 6.12: tracepoints of accesses to the page cache */
+	bool faults; /* a program can be attached to their end */
 	uint32_t pinned_pages; /* the flag of bios with pages of a program (since 6.5); 0: unknown */
 	uint32_t scsi_command_at; /* the offset of a command in the structure of the SCSI driver; 0: unknown */
 	const char *limiter; /* the function that applies the limits of cgroups to a bio; NULL: not attachable */
@@ -97,15 +98,15 @@ static int tracepoint_arguments(const struct btf *btf, const char *name)
 	return btf_is_func_proto(type) ? btf_vlen(type) - 1 : -1;
 }
 
-/* Whether the kernel lets a program be attached to this function, and it takes one argument. */
-static bool is_attachable(const struct btf *btf, const char *name)
+/* Whether the kernel lets a program be attached to begin or end of this function, and it takes one argument. */
+static bool is_attachable(const struct btf *btf, const char *name, enum bpf_attach_type where)
 {
 	const struct bpf_insn insns[] = {
 		{ .code = BPF_ALU64 | BPF_MOV | BPF_K, .dst_reg = BPF_REG_0 },
 		{ .code = BPF_JMP | BPF_EXIT },
 	};
 	int id = btf__find_by_name_kind(btf, name, BTF_KIND_FUNC);
-	LIBBPF_OPTS(bpf_prog_load_opts, options, .expected_attach_type = BPF_TRACE_FENTRY, .attach_btf_id = (__u32)id);
+	LIBBPF_OPTS(bpf_prog_load_opts, options, .expected_attach_type = where, .attach_btf_id = (__u32)id);
 	int fd CLEANUP_CLOSE = -1, link CLEANUP_CLOSE = -1;
 
 	if (id < 0 || btf_vlen(btf__type_by_id(btf, btf__type_by_id(btf, (__u32)id)->type)) != 1)
@@ -122,7 +123,7 @@ static const char *find_limiter(const struct btf *btf)
 	static const char *const names[] = { "__blk_throtl_bio", "blk_throtl_bio" };
 
 	for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
-		if (is_attachable(btf, names[i]))
+		if (is_attachable(btf, names[i], BPF_TRACE_FENTRY))
 			return names[i];
 	return NULL;
 }
@@ -188,6 +189,7 @@ static int probe_features(struct features *features)
 	features->dirty_folio = tracepoint_arguments(btf, "writeback_dirty_folio") >= 0;
 	features->page_uses = tracepoint_arguments(btf, "mm_filemap_get_pages") == 3 &&
 			      tracepoint_arguments(btf, "mm_filemap_map_pages") == 3;
+	features->faults = features->page_uses && is_attachable(btf, "filemap_fault", BPF_TRACE_FEXIT);
 	bit = value_of(btf, "BIO_PAGE_PINNED");
 	features->pinned_pages = bit >= 0 ? 1u << bit : 0;
 	features->scsi_command_at = find_scsi_command(btf);
@@ -244,6 +246,7 @@ static int choose_programs(struct bpf_object *object, const struct programs_opti
 			{ "dirty_page", options->files && !features->dirty_folio },
 			{ "use_read", uses },
 			{ "use_mapped", uses },
+			{ "use_faulted", uses && features->faults },
 			{ "limit", features->limiter != NULL },
 			{ "process_fork", by_process },
 			{ "process_exit", by_process },
@@ -279,6 +282,7 @@ static int configure(struct programs *programs, const struct programs_options *o
 		.own_by_cgroup = options->own_cgroup != NULL,
 		.own_only = options->own_only,
 		.uses = options->uses && features->page_uses,
+		.sees_faults = options->uses && features->faults && bpf_object__find_program_by_name(object, "use_faulted"),
 		.volumes = options->volumes,
 		.pinned_pages = features->pinned_pages,
 		.scsi_command_at = features->scsi_command_at,

@@ -83,11 +83,13 @@ static void test_a_use_is_a_row_at_the_time_of_its_read(void)
 	assert(block->think_ns[0] == 300 && block->blocked_ns[0] == 900);
 	assert(block->slept_ns[0] == 60 && block->runnable_ns[0] == 8);
 	assert(block->waited_on[0] == -1 && block->device[0] == -1 && block->length_bytes[0] == 0);
+	assert(block->flags[0] == 0);
 
+	use.corrects = 1;
 	use.woken_ns = 0;
 	use.times.blocked_ns = TIME_UNKNOWN;
 	row_append_use(block, &use, 1000);
-	assert(block->think_ns[1] == -1 && block->blocked_ns[1] == -1);
+	assert(block->think_ns[1] == -1 && block->blocked_ns[1] == -1 && block->flags[1] == FLAG_PAGES_NOTED);
 	free(block);
 }
 

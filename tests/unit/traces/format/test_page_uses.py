@@ -22,13 +22,14 @@ def read(submit_ns, noted=True):
     return {"submit_ns": submit_ns, "flags": FLAGS["own"] | (FLAG_PAGES_NOTED if noted else 0), **USE_COLUMNS}
 
 
-def use(submit_ns, after_ns, tid=7):
-    return {"op": OP_USE, "submit_ns": submit_ns, "latency_ns": after_ns, "tid": tid, "think_ns": 3, "blocked_ns": 4,
-            "slept_ns": 5, "runnable_ns": 6}
+def use(submit_ns, after_ns, tid=7, corrects=False):
+    return {"op": OP_USE, "flags": FLAG_PAGES_NOTED if corrects else 0, "submit_ns": submit_ns, "latency_ns": after_ns,
+            "tid": tid, "think_ns": 3, "blocked_ns": 4, "slept_ns": 5, "runnable_ns": 6}
 
 
 @given(reads=st.lists(st.tuples(st.integers(0, 40), st.booleans()), unique_by=lambda row: row[0]),
-       uses=st.lists(st.tuples(st.integers(0, 40), st.integers(0, 9), st.integers(1, 9))), order=st.randoms())
+       uses=st.lists(st.tuples(st.integers(0, 40), st.integers(0, 9), st.integers(1, 9), st.booleans())),
+       order=st.randoms())
 def test_each_read_has_its_first_use(reads, uses, order):
     rows = [read(*row) for row in reads] + [use(*row) for row in uses]
     order.shuffle(rows)
@@ -37,7 +38,8 @@ def test_each_read_has_its_first_use(reads, uses, order):
     assert table.num_rows == len(reads)
     for row in table.to_pylist():
         noted = dict(reads)[row["submit_ns"]]
-        mine = [(after_ns, tid) for submit_ns, after_ns, tid in uses if noted and submit_ns == row["submit_ns"]]
+        all_mine = [tuple(after) for submit_ns, *after in uses if noted and submit_ns == row["submit_ns"]]
+        mine = [after[:2] for after in all_mine if after[2]] or [after[:2] for after in all_mine]
         assert row["op"] == 0 and row["flags"] == FLAGS["own"]
         if mine:
             assert row["used_ns"] == min(mine)[0] and (row["used_ns"], row["used_by"]) in mine
