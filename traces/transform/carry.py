@@ -10,8 +10,8 @@ from blkreel.traces.format.schema import Metadata
 from blkreel.traces.format.trace import Trace
 
 WRITER = f"blkreel {__version__}"
-# Of the writer, or of one whole recording: counts that other rows do not have. Of the ledger stays what qualifies a
-# replay: it is unknown which rows the missing I/Os were between.
+# Of the writer, or of one whole recording: counts that other rows do not have. Of the ledger stays what a replay asks
+# for: it is unknown which rows the missing I/Os were between, and of which the lost uses were.
 _NOT_CARRIED = {INTEGRITY, EXPOSURE, "schema_version", "op_names", "flag_names", "survey", "boundary", "ledger",
                 "diskstats", "unmatched", "in_flight_at_start", "in_flight_at_end", "ring", "helper_cpu_ns",
                 "duration_ns", "run", "history", "part_of", "certificate"}
@@ -27,7 +27,7 @@ def shortfall(ledgers: Iterable[Metadata]) -> Metadata:
     """The key `ledger` with what recordings are known to lack, if there is anything."""
     ledgers = list(ledgers)
     ledger = {"missing": list(dict.fromkeys(text for of in ledgers for text in of.get("missing") or [])),
-              "commands_unseen": sum(of.get("commands_unseen") or 0 for of in ledgers)}
+              **{name: sum(of.get(name) or 0 for of in ledgers) for name in ("commands_unseen", "uses_lost")}}
     return {"ledger": {key: value for key, value in ledger.items() if value}} if any(ledger.values()) else {}
 
 
