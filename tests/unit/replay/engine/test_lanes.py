@@ -193,17 +193,20 @@ def test_an_invalid_dependency_is_refused(a_plan, issue, change, says):
 
 def test_each_lane_keeps_its_own_pace(a_plan, run_lanes):
     """A writer in time beside a reader at a fixed depth: neither waits for the other."""
-    timed = a_plan(np.arange(50) * 4096, due_ns=np.append(np.arange(49) * MS, 3000 * MS), stream=1)
     at_once = a_plan(np.arange(20 * BLOCK_ROWS) % 1000 * 4096, stream=2)
-    totals, records = run_lanes([Lane([timed], 16), Lane([at_once], 4)])
+    for last_ms in (3000, 60_000):  # how far the reader gets until the last write depends on the machine
+        timed = a_plan(np.arange(50) * 4096, due_ns=np.append(np.arange(49), last_ms) * MS, stream=1)
+        totals, records = run_lanes([Lane([timed], 16), Lane([at_once], 4)])
+        first = records["stream"] == 1
+        early = (records["complete_ns"][~first] < records["submit_ns"][first].max()).sum()
+        if early > BLOCK_ROWS:
+            break
+    assert early > BLOCK_ROWS, "the reader waited for the last write"
     assert [lane["issued_ops"] for lane in totals["lanes"]] == [50, 20 * BLOCK_ROWS]
-    first = records["stream"] == 1
     assert (records["submit_ns"][first] >= records["due_ns"][first]).all()
     order = np.argsort(records["source_row"][~first])
     assert (np.diff(records["submit_ns"][~first][order]) >= 0).all()
     assert totals["max_outstanding"] <= 16 + 4
-    # The reader did not wait for the last write. How far it gets meanwhile depends on the machine.
-    assert (records["complete_ns"][~first] < records["submit_ns"][first].max()).sum() > BLOCK_ROWS
 
 
 def test_several_threads_share_one_clock(a_plan, run_lanes):

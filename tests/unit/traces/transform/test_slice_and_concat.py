@@ -86,6 +86,15 @@ def test_losses_of_the_time_range(tmp_path):
         assert open_trace(tmp_path / f"{number}.parquet").metadata["lost"]["total"] == total
 
 
+def test_a_warning_counts_the_recording_and_not_the_slice(tmp_path):
+    source = new_trace(tmp_path / "t.parquet", {"import_warnings": ["8 I/Os have no latency"]},
+                       submit_ns=np.arange(9) * 1000)
+    slice_trace(open_trace(source), tmp_path / "a.parquet", Selection(to_ns=5000))
+    slice_trace(open_trace(tmp_path / "a.parquet"), tmp_path / "b.parquet", Selection(to_ns=3000))
+    warnings = open_trace(tmp_path / "b.parquet").metadata["import_warnings"]
+    assert warnings == ["of the whole recording: 8 I/Os have no latency"]
+
+
 def test_losses_keep_their_place_among_the_rows_where_the_total_is_not_known(tmp_path):
     """A capture without its last counts has a total that its intervals do not add up to."""
     trace = open_trace(APP_START)
