@@ -20,6 +20,7 @@ from .rows import TRACE_FLAGS, trace_schema, without_lost_dependencies
 
 # Dependencies that reach out of the slice are kept in its metadata up to this number, so that concat restores them.
 _MOST_CUT = 50_000
+_OF_ALL = "of the whole recording: "  # which a warning counts
 
 
 @dataclass
@@ -185,6 +186,8 @@ def _metadata(trace: Trace, selection: Selection, shift_ns: int) -> Metadata:
             metadata["storage_layer"] = storage_layer(devices, metadata.get("volumes") or [])
             layers = {device["layer"] for device in devices}
             metadata["capture_layer"] = layers.pop() if len(layers) == 1 else "mixed"
+    if warnings := metadata.get("import_warnings"):
+        metadata["import_warnings"] = [_OF_ALL + text.removeprefix(_OF_ALL) for text in warnings]
     if isinstance(metadata.get("epoch_ns"), int):
         metadata["epoch_ns"] += shift_ns
     lost: Any = metadata.get("lost")
