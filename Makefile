@@ -128,11 +128,11 @@ test-vm: $(STAMPS)/install $(STAMPS)/venv-dev
 	$(BIN)/python tests/vm/run.py $(VM_ARGS)
 	@$(if $(VM_ARGS),,$(MAKE) --no-print-directory test-vm-rest)
 
-# After the guest above, a kernel with ublk and atomic writes: the tests of the back end that differ most; `make test-ublk`
-# runs all of them. The tests of run.py and of the laboratory are last, because they need the kernels downloaded before.
+# Beside the guest above, a kernel with ublk, atomic writes and uses of pages: the tests of the back end that differ most;
+# `make test-ublk` runs all of them. The tests of run.py and of the laboratory are last, because they need the kernels downloaded before.
 test-vm-rest: $(STAMPS)/install $(STAMPS)/venv-dev
-	$(RECENT_GUEST) $(UBLK_TESTS) tests/vm/guest/test_write_flags.py \
-	  -k "(written and memory) or killed_server or flushes or atomic"
+	$(RECENT_GUEST) $(UBLK_TESTS) tests/vm/guest/test_write_flags.py tests/vm/guest/test_page_uses.py \
+	  -k "(written and memory) or killed_server or flushes or atomic or fault"
 	@# pytest exits with 5 if all tests are skipped, as without QEMU.
 	BLKREEL_TEST_RIG=1 $(BIN)/python -m pytest -q tests/vm/test_rig.py tests/vm/test_laboratory.py || [ $$? -eq 5 ]
 
