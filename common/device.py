@@ -3,7 +3,7 @@
 import os
 import re
 import stat
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -121,10 +121,11 @@ def describe(drive: Drive) -> dict[str, Any]:
     return {**entry, "serial_hash": drive.serial_hash}
 
 
-def drive_unit(drive: Mapping[str, Any]) -> str:
-    """Equal for one drive: the serial, or else the image, the device or the description of a simulated drive."""
-    unit: str = drive.get("serial_hash") or without_seed(drive.get("backing_file") or drive.get("path") or "")
-    return unit
+def drive_units(drives: Iterable[Mapping[str, Any]], uses: Iterable[emulated.EmulatedUse] = ()) -> list[str]:
+    """What tells drives of one model apart: of each the serial, or else the image, the device or the description of a
+    simulated drive; then the descriptions of the emulated ones in use."""
+    units = [drive.get("serial_hash") or drive.get("backing_file") or drive.get("path") or "" for drive in drives]
+    return [without_seed(unit) for unit in [*units, *(use["drive"] for use in uses)]]
 
 
 def without_seed(description: str) -> str:

@@ -32,7 +32,7 @@ from blkreel.analysis.metrics.stalls import stalls
 from blkreel.analysis.stats.intervals import geometric_mean, interval
 from blkreel.analysis.stats.ranking import ENOUGH_RUNS, pairs, ranked
 from blkreel.common.binning import grouped
-from blkreel.common.device import drive_unit, without_seed
+from blkreel.common.device import drive_units, without_seed
 from blkreel.common.errors import BlkreelError
 from blkreel.common.files.typed_document import record
 from blkreel.common.printable import printable, within_sentence
@@ -268,7 +268,8 @@ def _distinct(entries: list[Entry]) -> list[Entry]:
         lambda of: (of.document["state"] or {}).get("name"),
         *(functools.partial(_input_words, name) for name in input_names(Role.SAID)),
         lambda of: (firmware := of.document["drive"].get("firmware")) and f"firmware {firmware}",
-        lambda of: _brief(of.document["drive"].get("name") or ""), lambda of: _brief(_units(of.measured[0])[-1]),
+        lambda of: _brief(of.document["drive"].get("name") or ""),
+        _unit_words,
         lambda of: numbers[id(of)]]
     for name_of in properties:
         alike = grouped((entry.document["label"], (entry.document, name_of(entry))) for entry in entries)
@@ -277,6 +278,12 @@ def _distinct(entries: list[Entry]) -> list[Entry]:
                 for content, name in named:
                     content["label"] += f", {name}" if name else ""
     return entries
+
+
+def _unit_words(entry: Entry) -> str | None:
+    """None where only the serial tells drives apart: its hash is no name."""
+    unit = _units(entry.measured[0])[-1]
+    return None if unit == entry.document["drive"].get("serial_hash") else _brief(unit)
 
 
 def _brief(unit: str) -> str | None:
@@ -417,12 +424,9 @@ def _entry_key(measured: Measured) -> _Key:
             *condition_of(measured).of_role(Role.SAID))
 
 
-def _units(measured: Measured) -> tuple[str, ...]:
-    """Differ for drives of one model: the serial, or else the image, the device or the description of a simulated
-    drive, and those of emulated ones."""
+def _units(measured: Measured) -> list[str]:
     account = measured.account
-    return (*(map(drive_unit, map(dict, account.drives)) if account.drives else [drive_unit(drive(measured))]),
-            *(without_seed(emulated["drive"]) for emulated in account.emulated))
+    return drive_units(map(dict, account.drives) if account.drives else [drive(measured)], account.emulated)
 
 
 def _document(kind: str, measured: list[Measured], content: Document) -> Document:

@@ -25,7 +25,7 @@ from blkreel.analysis.stats.ranking import ENOUGH_RUNS
 from blkreel.benchmarks.benchmark_file import read_test
 from blkreel.benchmarks.reports.results import results_of
 from blkreel.benchmarks.results.directory import is_test
-from blkreel.common.device import drive_unit, without_seed
+from blkreel.common.device import drive_units
 from blkreel.common.errors import BlkreelError, UsageError
 from blkreel.common.files.json_file import finite
 from blkreel.common.files.typed_document import parse_json
@@ -149,8 +149,7 @@ def _facts(drive: Any, run: Run) -> DriveFacts:
 
 def _description_hash(drive: Any, run: Run) -> str:
     """Of a simulated or emulated drive; "" for others."""
-    simulated = [drive_unit(drive)] if drive.get("kind") == "nil" else []
-    described = simulated + [without_seed(emulated["drive"]) for emulated in run.emulated]
+    described = drive_units([drive] if drive.get("kind") == "nil" else [], run.emulated)
     return hashlib.sha256(canonical(described)).hexdigest() if described else ""
 
 

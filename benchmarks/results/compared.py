@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from blkreel.common.binning import grouped
-from blkreel.common.device import drive_unit
+from blkreel.common.device import drive_units
 from blkreel.common.errors import UsageError
 from blkreel.common.verdict import Reason, Verdict, merged_by_name, step_reason
 
@@ -122,7 +122,7 @@ def _tests(named: _Named) -> list[dict[str, Any]]:
 def _repetition_key(test: Results) -> tuple[str, str]:
     """Equal for repetitions of one test on one drive."""
     drive = test["drive"]
-    unit = drive.get("serial_hash") or [drive_unit(drive), *map(drive.get, ("model", "firmware", "size_bytes"))]
+    unit = drive.get("serial_hash") or [*drive_units([drive]), *map(drive.get, ("model", "firmware", "size_bytes"))]
     inputs = [test["parameters"], test["scale"], test["quick"], test.get("inputs", {})]
     return (test["label"] or "", json.dumps([unit, *inputs], sort_keys=True))
 

@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from blkreel.common.device import drive_unit
+from blkreel.common.device import drive_units
 from blkreel.common.errors import BlkreelError, TraceError, UsageError
 from blkreel.common.progress import Progress
 from blkreel.replay.background.plan import plan_beside
@@ -39,7 +39,8 @@ from blkreel.traces.format.trace import Trace
 # Fewer reads have no p99.
 MIN_READS = 100
 _LARGEST_DRIVE_BYTES = 1 << 53
-_IDENTITY = ("model", "firmware", "size_bytes", "unit")
+_UNIT = "serial, image or description"
+_IDENTITY = ("model", "firmware", "size_bytes", _UNIT)
 
 
 @dataclass(frozen=True)
@@ -196,8 +197,9 @@ def with_baselines(paths: Sequence[str]) -> list[MeasuredRun]:
 
 def same_drive(runs: Sequence[MeasuredRun]) -> Mapping[str, Any]:
     """The drive of the runs. Raises UsageError if they are of several."""
-    drives: list[Mapping[str, Any]] = [{**run.account.drive, "unit": drive_unit(dict(run.account.drive))}
-                                       for run in runs]
+    drives: list[Mapping[str, Any]] = [
+        {**run.account.drive, _UNIT: ", ".join(drive_units([dict(run.account.drive)], run.account.emulated))}
+        for run in runs]
     for run, drive in zip(runs, drives, strict=True):
         for key in _IDENTITY:
             if drive.get(key) != drives[0].get(key):

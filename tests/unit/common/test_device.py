@@ -4,8 +4,17 @@ import os
 import subprocess
 
 import pytest
+from emulated_accounts import account
 
-from blkreel.common.device import describe, drive_of, drives_under, list_drives, multipath_paths, underlying_disks
+from blkreel.common.device import (
+    describe,
+    drive_of,
+    drive_units,
+    drives_under,
+    list_drives,
+    multipath_paths,
+    underlying_disks,
+)
 from blkreel.common.errors import UsageError
 from blkreel.common.system import Mount, overlay_layers
 
@@ -192,3 +201,12 @@ def test_a_partition_of_a_real_loop_device(loop_drive):
     subprocess.run(["sfdisk", "--quiet", path], input="2048,\n", text=True, check=True)
     subprocess.run(["partx", "--update", path], check=False, capture_output=True)
     assert drive_of(path + "p1").path == path
+
+
+def test_what_tells_drives_of_one_model_apart():
+    image = {"backing_file": "/a/drive.img", "path": "/dev/loop3"}
+    assert drive_units([{**image, "serial_hash": "5e"}]) == ["5e"]
+    assert drive_units([image, {"path": "/dev/vdb"}]) == ["/a/drive.img", "/dev/vdb"]
+    assert drive_units([{"path": "nil:usb,seed=2,jitter=0.1"}]) == ["nil:usb,jitter=0.1"]
+    assert drive_units([image], [account(drive="nil:usb,read_latency=9ms,seed=1")]) == [
+        "/a/drive.img", "nil:usb,read_latency=9ms"]

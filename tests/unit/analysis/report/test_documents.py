@@ -144,6 +144,12 @@ def test_drives_of_one_name_are_other_entries(blkreel, tmp_path):
         *((f"scratch.img, original pace, {tmp_path / name / 'scratch.img'}", 1) for name in "ab")]
 
 
+def test_drives_of_one_model_are_told_apart_by_number_and_not_by_the_hash_of_their_serial(tmp_path):
+    paths = [write_run(tmp_path / serial, serial=serial) for serial in ("5e" * 32, "7a" * 32)]
+    labels = [entry["label"] for entry in present.compare(paths)["sections"][0]["entries"]]
+    assert labels == ["fast drive, #1", "fast drive, #2"]
+
+
 def test_emulated_drives_of_one_name_are_other_entries(tmp_path):
     drives = ["nil:usb,size=1048576", "nil:usb,read_latency=9ms,size=1048576"]
     begun = account()

@@ -163,7 +163,8 @@ def test_an_existing_file_is_kept(fitted, place, blkreel):
 
 @pytest.mark.parametrize("name, message", [
     ("capture", "is a capture"), ("other", "runs on different drives: size_bytes"),
-    ("keys", "runs on different drives: unit"), ("baseline", "is fitted together with its baseline"),
+    ("keys", "runs on different drives: serial, image or description"),
+    ("baseline", "is fitted together with its baseline"),
     ("short", "fewer than 100"), ("copy", "are one run")])
 def test_runs_that_no_drive_can_be_fitted_to(fitted, place, blkreel, tmp_path, name, message):
     runs = [place / "run-1-original"]
