@@ -104,8 +104,12 @@ enum record_kind {
 	RECORD_WAKE,
 };
 
-/* A flag of records and of rows in the spool, not of traces: a use of the pages of the read becomes a record. */
+/*
+ * Flags of records and of rows in the spool, not of traces. Of a read: a use of its pages becomes a record. Of a use: it
+ * corrects an earlier one.
+ */
 #define FLAG_PAGES_NOTED (1u << 30)
+#define FLAG_CORRECTS FLAG_PAGES_NOTED
 
 /* Of a thread, until it causes an I/O or uses pages. ~0: unknown. */
 struct thread_times {

@@ -7,10 +7,10 @@ import pyarrow as pa
 
 from blkreel.traces.format.schema import NOT_USED, UNKNOWN
 
-# capture/bpf/records.h: a row of the spool that is no I/O, and the flag of a read whose pages were noted, and of a use
-# that corrects an earlier one.
+# capture/bpf/records.h: a row of the spool that is no I/O, the flag of a read whose pages were noted, and of a use that
+# corrects an earlier one.
 OP_USE = 127
-FLAG_PAGES_NOTED = 1 << 30
+FLAG_PAGES_NOTED = FLAG_CORRECTS = 1 << 30
 
 # The columns of a read, and the columns of the row of its use from which they come.
 _COLUMNS_OF_USE = {"used_ns": "latency_ns", "used_by": "tid", "used_think_ns": "think_ns",
@@ -50,7 +50,7 @@ def _first_uses(submit_ns: np.ndarray, uses: pa.Table) -> dict[str, np.ndarray]:
     result = {name: np.full(len(submit_ns), UNKNOWN[name], np.int64) for name in names}
     result["used_ns"][:] = NOT_USED
     of_ns, used_ns = uses["submit_ns"].to_numpy(), uses["latency_ns"].to_numpy()
-    corrects = (uses["flags"].to_numpy() & FLAG_PAGES_NOTED) != 0
+    corrects = (uses["flags"].to_numpy() & FLAG_CORRECTS) != 0
     order = np.lexsort((used_ns, ~corrects, of_ns))
     first = order[np.unique(of_ns[order], return_index=True)[1]]
     at = np.searchsorted(of_ns[first], submit_ns)

@@ -94,7 +94,7 @@ void row_append_use(struct row_block *block, const struct use_record *use, uint6
 
 	block->latency_ns[at] = (int64_t)(use->used_ns - use->submit_ns);
 	block->submit_ns[at] -= block->latency_ns[at];
-	block->flags[at] = use->corrects ? FLAG_PAGES_NOTED : 0;
+	block->flags[at] = use->corrects ? FLAG_CORRECTS : 0;
 }
 
 void row_append_wake(struct row_block *block, const struct wake_record *wake, uint64_t epoch_ns)

@@ -89,7 +89,7 @@ static void test_a_use_is_a_row_at_the_time_of_its_read(void)
 	use.woken_ns = 0;
 	use.times.blocked_ns = TIME_UNKNOWN;
 	row_append_use(block, &use, 1000);
-	assert(block->think_ns[1] == -1 && block->blocked_ns[1] == -1 && block->flags[1] == FLAG_PAGES_NOTED);
+	assert(block->think_ns[1] == -1 && block->blocked_ns[1] == -1 && block->flags[1] == FLAG_CORRECTS);
 	free(block);
 }
 

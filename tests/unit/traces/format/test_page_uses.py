@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from blkreel.traces.format.schema import COLUMN_TYPES, FLAGS, NOT_USED, TRACE_SCHEMA, USE_COLUMNS, USER_COLUMNS
-from blkreel.traces.spool.page_uses import FLAG_PAGES_NOTED, OP_USE, with_page_uses
+from blkreel.traces.spool.page_uses import FLAG_CORRECTS, FLAG_PAGES_NOTED, OP_USE, with_page_uses
 
 COLUMNS = [*TRACE_SCHEMA.names, "blocked_ns", *USE_COLUMNS]
 THREAD_COLUMNS = ["slept_ns", "runnable_ns", *USER_COLUMNS]
@@ -23,7 +23,7 @@ def read(submit_ns, noted=True):
 
 
 def use(submit_ns, after_ns, tid=7, corrects=False):
-    return {"op": OP_USE, "flags": FLAG_PAGES_NOTED if corrects else 0, "submit_ns": submit_ns, "latency_ns": after_ns,
+    return {"op": OP_USE, "flags": FLAG_CORRECTS if corrects else 0, "submit_ns": submit_ns, "latency_ns": after_ns,
             "tid": tid, "think_ns": 3, "blocked_ns": 4, "slept_ns": 5, "runnable_ns": 6}
 
 
