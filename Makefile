@@ -129,7 +129,7 @@ test-vm: $(STAMPS)/install $(STAMPS)/venv-dev
 	@$(if $(VM_ARGS),,$(MAKE) --no-print-directory test-vm-rest)
 
 # Beside the guest above, a kernel with ublk, atomic writes and uses of pages: the tests of the back end that differ most;
-# `make test-ublk` runs all of them. The tests of run.py and of the laboratory are last, because they need the kernels downloaded before.
+# `make test-ublk` runs all of them. The tests of run.py and of the laboratory are last: they need downloaded kernels.
 test-vm-rest: $(STAMPS)/install $(STAMPS)/venv-dev
 	$(RECENT_GUEST) $(UBLK_TESTS) tests/vm/guest/test_write_flags.py tests/vm/guest/test_page_uses.py \
 	  -k "(written and memory) or killed_server or flushes or atomic or fault"
