@@ -47,6 +47,8 @@ CODES = {
     "load_time_lower_bound": "more than 10 % of the I/Os of a dependent replay are read-ahead by threads without a "
                              "blocked time, or on a slower drive read-ahead that was in time on the captured one, "
                              "and whose use is not known",
+    "used_by_mapping": "more than 10 % of the I/Os of a dependent replay are reads of mapped files whose use the "
+                       "capture saw only by their mapping, and the drive is slower than the captured one",
     "read_ahead_differs": "more than 10 % of the I/Os of a dependent replay are read-ahead, and the kernel reads "
                           "another length ahead on this drive",
     "threads_asleep": "the threads of a dependent replay slept for more than 25 % of the time between their I/Os, and "

@@ -269,6 +269,7 @@ struct cpu_ledger {
 	__u64 out_of_range;       /* a tag or queue beyond those in sysfs */
 	__u64 failed_over;        /* requests whose bios moved to another path of a multipath head */
 	__u64 uses_lost;          /* first uses of pages for which the ring had no space */
+	__u64 uses_mapped;        /* first uses of pages seen when they were mapped, maybe too early */
 	__u64 wakes_lost;         /* wake-ups of threads by threads, the same */
 	__u64 parts;              /* of I/Os of a volume, which its counters have as I/Os of their own */
 	__u64 not_own;            /* completed I/Os outside the workload, if only the workload is recorded */

@@ -162,7 +162,7 @@ static __always_inline void expect_use(struct slot *slot, __u32 slot_index, stru
 	}
 }
 
-static __always_inline void emit_use(const struct page_note *note, bool corrects, __u64 now_ns)
+static __always_inline void emit_use(const struct page_note *note, int how, bool corrects, __u64 now_ns)
 {
 	struct issuer user = current_issuer(current_task());
 	struct use_record *record;
@@ -174,6 +174,8 @@ static __always_inline void emit_use(const struct page_note *note, bool corrects
 		COUNT(uses_lost);
 		return;
 	}
+	if (how == USE_BY_MAPPING && !config.sees_faults)
+		COUNT(uses_mapped);
 	record->kind = RECORD_USE;
 	record->corrects = corrects;
 	record->tid = user.tid;
@@ -237,7 +239,7 @@ __noinline int use_chunk(__u64 mapping, __u64 chunk, __u64 first, __u64 last, in
 	used = bpf_map_lookup_elem(&used_reads, &used_index);
 	if (used && (corrects || *used != note->submit_ns)) {
 		*used = note->submit_ns;
-		emit_use(note, corrects, bpf_ktime_get_ns());
+		emit_use(note, how, corrects, bpf_ktime_get_ns());
 	}
 	return true;
 }

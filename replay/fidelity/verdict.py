@@ -262,6 +262,7 @@ def _pace(run: Run) -> Iterator[Reason]:
 def of_dependencies(run: Run) -> Iterator[Reason]:
     """What the trace does not tell a replay at dependent pace about a drive of another speed."""
     yield from _read_ahead(run)
+    yield from _mapped(run)
     yield from _asleep(run)
     yield from _computing(run)
 
@@ -294,6 +295,18 @@ def _read_ahead(run: Run) -> Iterator[Reason]:
     yield reason("load_time_lower_bound", "qualified",
                  f"load time is a lower bound: {_share(round(share, 3))} of the I/Os are read-ahead {of} (limit "
                  f"{_share(READ_AHEAD_LIMIT)}): {why}", "read_ahead_share", share, READ_AHEAD_LIMIT)
+
+
+def _mapped(run: Run) -> Iterator[Reason]:
+    """Uses of mapped files that the capture saw too early: a fault maps pages that the thread needs only later."""
+    ios, mapped = run.pace.read_ahead.ios or 0, run.pace.read_ahead.used_by_mapping_ios or 0
+    if mapped > READ_AHEAD_LIMIT * ios and (run.wall_ns or 0) > SLOWER_DRIVE * _captured_ns(run) > 0:
+        share = min(1, mapped / ios)
+        yield reason("used_by_mapping", "qualified",
+                     f"load time may be too long: {_share(round(share, 3))} of the I/Os (limit "
+                     f"{_share(READ_AHEAD_LIMIT)}) are reads of mapped files whose use the capture saw only by "
+                     "their mapping; capture on Linux 6.12 or later where BPF programs can be attached to functions",
+                     None, share, READ_AHEAD_LIMIT)
 
 
 def _captured_ns(run: Run) -> int:

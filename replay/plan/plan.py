@@ -303,17 +303,19 @@ class TracePlan(Plan):
                 "dependencies_known": round(anchors["waited"] / rows, 4) if rows and self.observed else None,
                 "dependencies_inferred": round(anchors["waited"] / rows, 4) if rows and not self.observed else None,
                 "anchored": {kind: anchors[kind] for kind in dependencies.KINDS} if dependent else None,
-                "read_ahead": self._read_ahead_account(planned) if dependent else None,
+                "read_ahead": self._read_ahead_account(planned, anchors["used"]) if dependent else None,
                 "asleep_share": self._asleep_share(planned)}
 
     def _asleep_share(self, planned: PlannedCounts) -> float | None:
         of_workload = any(count.workload_ios for count in planned.read_ahead.values())
         return sum(planned.thread_times.values(), ThreadTimes()).asleep_share(of_workload)
 
-    def _read_ahead_account(self, planned: PlannedCounts) -> dict[str, Any]:
+    def _read_ahead_account(self, planned: PlannedCounts, uses: int) -> dict[str, Any]:
         count: ReadAheadCount = sum(planned.read_ahead.values(), ReadAheadCount())
         in_time = sum(lane.ios(count.workload_ios > 0) for lane in planned.read_ahead_in_time.values())
-        return {**count.account(), "in_time_ios": in_time if self.observed else None}
+        mapped = (self.trace.metadata.get("ledger") or {}).get("uses_mapped") or 0  # of a slice: of the whole recording
+        return {**count.account(), "in_time_ios": in_time if self.observed else None,
+                "used_by_mapping_ios": min(mapped, uses)}
 
     @property
     def commands_unseen(self) -> int | None:

@@ -131,6 +131,7 @@ class ReadAhead:
     read_ahead_ios: int | None = None
     blocked_unknown_ios: int | None = None
     in_time_ios: int | None = None
+    used_by_mapping_ios: int | None = None
 
 
 ComputeSpeed = float | Literal["none"] | None

@@ -27,7 +27,8 @@ def shortfall(ledgers: Iterable[Metadata]) -> Metadata:
     """The key `ledger` with what recordings are known to lack, if there is anything."""
     ledgers = list(ledgers)
     ledger = {"missing": list(dict.fromkeys(text for of in ledgers for text in of.get("missing") or [])),
-              **{name: sum(of.get(name) or 0 for of in ledgers) for name in ("commands_unseen", "uses_lost")}}
+              **{name: sum(of.get(name) or 0 for of in ledgers)
+                 for name in ("commands_unseen", "uses_lost", "uses_mapped")}}
     return {"ledger": {key: value for key, value in ledger.items() if value}} if any(ledger.values()) else {}
 
 

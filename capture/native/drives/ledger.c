@@ -17,7 +17,7 @@ static const struct {
 	SUM(reused),	    SUM(unmatched), SUM(in_flight_at_start), SUM(unissued),  SUM(empty_flushes),
 	SUM(requeued),	    SUM(merged),    SUM(other_ops),	     SUM(out_of_range),
 	SUM(failed_over),   SUM(uses_lost), SUM(wakes_lost),	     SUM(not_own),   SUM(parts),
-	SUM(commands_unseen), SUM(computed_ns),
+	SUM(commands_unseen), SUM(computed_ns), SUM(uses_mapped),
 #undef SUM
 };
 

@@ -68,6 +68,8 @@ QUALIFIES = [
     ({"pace": {"read_ahead": {"ios": 1000, "read_ahead_ios": 900, "blocked_unknown_ios": 0, "in_time_ios": 380}},
       "source.duration_ns": 900_000_000},
      "lower bound: 38 % of the I/Os are read-ahead that was complete in time on the captured drive"),
+    ({"pace": {"read_ahead": {"ios": 1000, "used_by_mapping_ios": 380}}, "source.duration_ns": 900_000_000},
+     "too long: 38 % of the I/Os .limit 10 %. are reads of mapped files"),
     ({"pace": {"asleep_share": 0.817}, "source.duration_ns": 900_000_000},
      "latency and load time uncertain: threads slept 81.7 % of the time between their I/Os .limit 25 %"),
     ({"pace": {"asleep_share": 0.817}, "source.duration_ns": 1_100_000_000},
@@ -148,6 +150,8 @@ def test_another_length_of_read_ahead_is_said(captured, here, read_ahead_ios, di
     # Read-ahead in time, and threads that slept, on a drive that is not slower: the run took a second.
     *({"pace": {"read_ahead": READ_AHEAD | {"in_time_ios": in_time_ios}}, "source.duration_ns": duration_ns}
       for in_time_ios, duration_ns in ((100, 900_000_000), (900, 990_000_000), (900, None), (None, 900_000_000))),
+    *({"pace": {"read_ahead": READ_AHEAD | {"used_by_mapping_ios": ios}}, "source.duration_ns": duration_ns}
+      for ios, duration_ns in ((100, 900_000_000), (900, 990_000_000), (None, 900_000_000))),
     *({"pace": {"asleep_share": share}, "source.duration_ns": duration_ns} for share, duration_ns in (
         (0.25, 900_000_000), (0.9, 990_000_000), (0.9, 1_010_000_000), (0.9, None), (None, 900_000_000))),
     {"source.least_computed_ns": 1_010_000_000}])

@@ -186,7 +186,7 @@ def test_read_ahead_is_counted_of_what_the_load_time_covers(trace, image):
     for lane in plan.lanes(counts):
         rows_of(lane)
     assert plan.pace_account(counts)["read_ahead"] == {"ios": 6, "read_ahead_ios": 3, "blocked_unknown_ios": 3,
-                                                       "in_time_ios": None}
+                                                       "in_time_ios": None, "used_by_mapping_ios": 0}
     assert plan_of(opened, image()).pace_account()["read_ahead"] is None
 
 
@@ -199,6 +199,19 @@ def test_read_ahead_that_nothing_waited_for_is_counted(trace, image, own, in_tim
     counts = PlannedCounts()
     rows_of(plan.lanes(counts)[0])
     assert plan.pace_account(counts)["read_ahead"]["in_time_ios"] == in_time
+
+
+@pytest.mark.parametrize(("ledger", "ios"), [({"uses_mapped": 1}, 1), ({"uses_mapped": 9}, 2), ({}, 0), (None, 0)])
+def test_uses_that_the_capture_saw_by_their_mapping_are_counted(trace, image, ledger, ios):
+    """Of a slice the ledger has those of the whole recording, and the trace has two uses."""
+    opened = trace(submit_ns=np.arange(4) * 200, tid=5, waited_on=np.array([-1, 0, 1, 2]), blocked_ns=0,
+                   used_ns=np.array([150, -2, 150, -2]), used_by=np.array([5, -1, 5, -1]), used_think_ns=-1,
+                   used_blocked_ns=-1)
+    opened.metadata["ledger"] = ledger
+    plan = plan_of(opened, image(), DEPENDENT)
+    counts = PlannedCounts()
+    rows_of(plan.lanes(counts)[0])
+    assert plan.pace_account(counts)["read_ahead"]["used_by_mapping_ios"] == ios
 
 
 @pytest.mark.parametrize(("own", "share"), [(FLAGS["own"], 0.5), (0, 0.3333)])

@@ -119,7 +119,7 @@ def test_what_qualifies_a_recording_qualifies_what_is_made_of_it(tmp_path, blkre
     source = new_trace(tmp_path / "t.parquet", {
         "emulated": [{**use, "name": "secret-name", "drive": "nil:secret.toml"}],
         "ledger": {"missing": ["secret-drive is gone"], "commands_unseen": 7, "uses_lost": 3,
-                   "computed_ns": 5}},
+                   "uses_mapped": 2, "computed_ns": 5}},
         submit_ns=np.arange(200) * 1000, latency_ns=500)
     other = new_trace(tmp_path / "o.parquet", {}, submit_ns=np.arange(200) * 1000, latency_ns=500)
     options = {"slice": (source, "--to", "100us"), "concat": (source, other), "anonymize": (source,),
@@ -129,7 +129,8 @@ def test_what_qualifies_a_recording_qualifies_what_is_made_of_it(tmp_path, blkre
     assert verdict["level"] == "qualified"
     assert {"emulated_late", "incomplete_capture"} <= {reason["code"] for reason in verdict["reasons"]}
     metadata = open_trace(tmp_path / "made.parquet").metadata
-    assert metadata["ledger"] == {"missing": metadata["ledger"]["missing"], "commands_unseen": 7, "uses_lost": 3}
+    assert metadata["ledger"] == {"missing": metadata["ledger"]["missing"], "commands_unseen": 7, "uses_lost": 3,
+                                  "uses_mapped": 2}
     assert command != "anonymize" or "secret" not in json.dumps(metadata)
 
 
