@@ -5,6 +5,7 @@ processor, and computed. On another drive other threads compute at the same time
 not those of the capture: the engine shares the processors among the rows that compute (docs/replay.md).
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -13,6 +14,9 @@ from blkreel.replay.engine.engine import Batch
 
 from .history import UNKNOWN_NS, History
 
+# Threads of the trace that take this share of the processors' time leave nothing to other programs worth the name. At
+# 0.7 and 0.9 the load times of the laboratory are the same within 4 %, and without it those of queries 14 % longer.
+_BUSY_SHARE = 0.8
 _ROUNDS = 5  # 20 change the load time of no program of the laboratory by more than 3 %
 
 @dataclass(frozen=True)
@@ -87,7 +91,9 @@ def _explained_ns(before: _Part, before_ns: np.ndarray, after: _Part, until_ns: 
     """The parts of both waiting_ns in which the threads of these rows shared the processors, by the rule of the engine.
 
     The first begins at before_ns, the second ends at until_ns. As in the engine a row runs only for its computing and
-    for what is explained. Rows of other batches of the plan are not counted.
+    for what is explained. Rows of other batches of the plan are not counted. A thread that wakes several times between
+    two rows does not compute at once: if the others had the processors nearly all the time in which one did not
+    compute, all its waits are explained.
     """
     waiting_ns, cpu_ns = (np.concatenate([getattr(part, name)[has_times] for part in (before, after)])
                           for name in ("waiting_ns", "cpu_ns"))
@@ -98,15 +104,30 @@ def _explained_ns(before: _Part, before_ns: np.ndarray, after: _Part, until_ns: 
         runs_ns = cpu_ns + explained_ns
         begin_ns = np.concatenate([first, last_ns - runs_ns[count:]])
         explained_ns = np.minimum(waiting_ns, _lost_ns(begin_ns, begin_ns + runs_ns, processors))
-    of_rows[:, has_times] = explained_ns.reshape(2, -1)
+    cpu_of_row_ns = cpu_ns.reshape(2, -1).sum(0)
+    free_ns = processors * (last_ns - first) - cpu_of_row_ns
+    is_busy = _others_ns(first, last_ns, cpu_of_row_ns) >= _BUSY_SHARE * free_ns
+    of_rows[:, has_times] = np.where(is_busy, waiting_ns.reshape(2, -1), explained_ns.reshape(2, -1))
     return of_rows
 
 
 def _lost_ns(begin_ns: np.ndarray, end_ns: np.ndarray, processors: int) -> np.ndarray:
     """What threads that run from begin_ns to end_ns lose to each other by sharing the processors equally."""
+    return _rounded(_sums(begin_ns, end_ns, np.ones(len(begin_ns)),
+                          lambda running: 1 - np.minimum(1, processors / np.maximum(running, 1))))
+
+
+def _others_ns(begin_ns: np.ndarray, end_ns: np.ndarray, cpu_ns: np.ndarray) -> np.ndarray:
+    """What the others compute from begin_ns to end_ns, each evenly between its own."""
+    rate = cpu_ns / np.maximum(end_ns - begin_ns, 1)
+    return np.asarray(np.maximum(_sums(begin_ns, end_ns, rate, lambda running: running) - cpu_ns, 0))
+
+
+def _sums(begin_ns: np.ndarray, end_ns: np.ndarray, rate: np.ndarray,
+          of_running: Callable[[np.ndarray], np.ndarray]) -> np.ndarray:
+    """From begin_ns to end_ns, the integral over time of a function of the rates that run then."""
     at_ns, index = np.unique(np.concatenate([begin_ns, end_ns]), return_inverse=True)
     begin, end = index[:len(begin_ns)], index[len(begin_ns):]
-    running = np.cumsum(np.bincount(begin, minlength=len(at_ns)) - np.bincount(end, minlength=len(at_ns)))
-    lost_share = 1 - np.minimum(1, processors / np.maximum(running, 1))
-    lost_ns = np.concatenate([[0], np.cumsum(np.diff(at_ns) * lost_share[:-1])])
-    return _rounded(lost_ns[end] - lost_ns[begin])
+    running = np.cumsum(np.bincount(begin, rate, len(at_ns)) - np.bincount(end, rate, len(at_ns)))
+    sums = np.concatenate([[0], np.cumsum(np.diff(at_ns) * of_running(running)[:-1])])
+    return np.asarray(sums[end] - sums[begin])

@@ -125,6 +125,18 @@ def test_what_other_programs_took_of_a_processor_stays():
     assert issued(plan, [10 * US] * 3, 1) == captured["submit_ns"].tolist()
 
 
+def test_a_wait_is_explained_by_what_a_thread_computed_between_rows_that_are_far_apart():
+    """Thread 2 serves the whole time, for 1,200 of 2,000 us, and reads at its end. Thread 1 computes 200 of 500 us, and
+    waits for the only processor for the rest, in which thread 2 has it: not another program."""
+    io = {name: US * np.array(values) for name, values in (
+        ("submit_ns", [0, 0, 500, 2000]), ("slept_ns", [0, 0, 0, 500]), ("runnable_ns", [0, 0, 300, 300]))}
+    none = np.zeros(4, np.int64)
+    io |= {"latency_ns": none + 10, "blocked_ns": none, "think_ns": none, "waited_on": none - 1,
+           "flags": none + FLAGS["own"], "tid": np.array([1, 2, 1, 2])}
+    plan = planned(io, 1)
+    assert (plan["delay_cpu_ns"][2:].tolist(), plan["delay_ns"][2:].tolist()) == ([200 * US, 1200 * US], [0, 800 * US])
+
+
 def test_only_processor_time_is_divided():
     """--compute x2: sleep and waits for other programs stay, the computing takes half."""
     captured = program([[(0, 0), (40 * US, 50 * US)]], 10 * US, 1, others=1)
