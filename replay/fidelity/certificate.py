@@ -123,8 +123,9 @@ def certified(run: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def main_cause(causes: Mapping[str, StallCause]) -> str:
-    """What delayed most I/Os, or the issuing thread for the longest time: `late wake-up (12 times, 34.0 ms)`."""
-    name, cause = max(causes.items(), key=lambda item: (item[1]["late_ops"], item[1]["total_ns"]))
+    """What delayed I/Os for the longest time, or the issuing thread: `late wake-up (12 times, 34.0 ms)`."""
+    name, cause = max(causes.items(), key=lambda item: (
+        item[1]["late_ops"] * item[1]["total_ns"] / item[1]["count"], item[1]["total_ns"]))
     return f"{CAUSES.get(name, name)} ({times(cause['count'])}, {format_ns(cause['total_ns'])})"
 
 

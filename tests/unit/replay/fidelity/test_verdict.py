@@ -166,9 +166,10 @@ def test_a_simulated_drive_is_labeled_and_not_invalid():
     assert level == "invalid" and "no drive" in text
 
 
-def test_an_effect_comes_with_the_cause_that_delayed_most():
+@pytest.mark.parametrize("late_ops", [500, 1])  # at dependent pace a stop of any length delays one I/O
+def test_an_effect_comes_with_the_cause_that_delayed_most(late_ops):
     level, said = judged({"host_effect": host_effect(read_wait=0.05),
-                          "certificate.host.causes": {"kernel": SMALL, "stopped": STOPPED}})
+                          "certificate.host.causes": {"kernel": SMALL, "stopped": {**STOPPED, "late_ops": late_ops}}})
     assert level == "qualified"
     assert said.endswith("+5.0 % (limit 2 %): process stopped (1 time, 50.0 ms)")
 
