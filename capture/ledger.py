@@ -118,6 +118,9 @@ def missing(metadata: LedgerMetadata) -> list[str]:
     if ledger.get("impossible_extents"):
         messages.append(f"{ledger['impossible_extents']:,} events were left out: their extent ends at 2^63 bytes "
                         "or later")
+    if ledger.get("cgroup_replaced"):
+        messages.append("the control group of the workload was removed and created again during the capture, and I/O "
+                        "of the new one is not workload I/O: capture again")
     messages += [f"{count:,} I/Os of {name} were in flight during the whole capture and have no row, so the drive may "
                  f"hang; see: dmesg, and cat /sys/block/{name}/inflight"
                  for name, count in ledger.get("stuck", {}).items()]

@@ -139,6 +139,8 @@ class _Session:
         self.workload: Workload | None = None
         self.ring: Ring | None = None
         self.process_end: ProcessEnd | None = None
+        self.control_group: Path | None = None
+        self.control_group_id = 0
         self.live_intervals: Callable[[bool], list[Interval]] = lambda last: []
         self.thread_names: dict[int, tuple[int, str, str]] = {}
         self.spool_metadata: dict[str, Any] = {}
@@ -188,7 +190,9 @@ class _Session:
         if self.options.until_exit and self.options.pid is not None:
             self.process_end = ProcessEnd(self.options.pid)
         if self.options.cgroup is not None:
-            return WorkloadSelection(cgroup=cgroup_directory(self.options.cgroup))
+            group = self.control_group = cgroup_directory(self.options.cgroup)
+            self.control_group_id = group.stat().st_ino
+            return WorkloadSelection(cgroup=group)
         if self.options.pid is not None:
             return WorkloadSelection(pids=processes_from(self.options.pid))
         if self.options.command:
@@ -296,6 +300,9 @@ class _Session:
     def _end_metadata(self, source: Source) -> ledger.EndMetadata | dict[str, Any]:
         """A helper that died leaves its rows without a ledger, and the trace has a warning."""
         if source.end:
+            with suppress(OSError):  # removed for good: nothing of it is missing
+                if self.control_group and self.control_group.stat().st_ino != self.control_group_id:
+                    source.end["ledger"]["cgroup_replaced"] = 1
             metadata = ledger.ended(source.end, self.spool_metadata,
                                     ledger.suspended_since_boot_ns() - self.suspended_at_start_ns)
             if self.ring:

@@ -120,6 +120,25 @@ def test_a_control_group_is_marked(started, loop_drive, waiting_shell, control_g
     assert list(frame[~frame.own].sector) == list(range(OTHERS, OTHERS + COUNT))
 
 
+@pytest.mark.parametrize("replaced", [True, False])
+def test_a_control_group_that_is_created_again_is_another_one(started, loop_drive, control_group, tmp_path, replaced):
+    """As of a service that restarts: its I/O would silently be missing from the workload."""
+    directory = control_group / "service"
+    directory.mkdir()
+    process = started(loop_drive(), "--cgroup", directory)
+    directory.rmdir()
+    if replaced:
+        directory.mkdir()
+    process.send_signal(signal.SIGINT)
+    _, stderr = process.communicate(timeout=300)
+    if replaced:
+        directory.rmdir()
+    assert process.returncode == (3 if replaced else 0), stderr
+    assert ("was removed and created again" in stderr) == replaced
+    warnings = open_trace(tmp_path / "t.parquet").metadata.get("import_warnings")
+    assert bool(warnings) == replaced
+
+
 def test_files_are_named_where_asked_for(blkreel, loop_drive, tmp_path):
     drive, mount = loop_drive(64 << 20), tmp_path / "fs"
     subprocess.run(["mkfs.ext4", "-q", drive], check=True)
