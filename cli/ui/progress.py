@@ -75,11 +75,11 @@ def line_task(step: str, total: float | None) -> Task:
     done_at_start: float | None = None
 
     def show(done: float, detail: str) -> None:
-        nonlocal last, done_at_start
+        nonlocal started, last, done_at_start
         now = time.monotonic()
         if done_at_start is None:
-            # The first update of a resumed step has no detail. What was done before must not count for the rate.
-            done_at_start = 0 if detail else done
+            # What was done before, or took time before, such as a resumed step or BPF programs that load, is no rate.
+            started, done_at_start = now, done
         if now - last < _LINE_EVERY_S:
             return
         last = now

@@ -12,6 +12,7 @@ from rich.console import Console
 from blkreel.capture.counters import Counters
 from blkreel.cli.ui.live_task import LiveTask
 from blkreel.cli.ui.live_view import LiveView, drive_metrics, format_sensors, process_metrics, sparkline
+from blkreel.cli.ui.progress import line_task
 from blkreel.traces.live import BUCKETS, Counts, Interval, RunCounter, buckets_of, interval_of, percentile_ns
 
 # tests/native/capture/live.c has the same.
@@ -208,3 +209,14 @@ def test_errors_and_losses_stand_out():
     shown = [line.rstrip() for line in drawn([failed, interval_with(lost=None)])]
     assert any(re.fullmatch("errors +3", line) for line in shown), "of the interval before: they stay"
     assert any(re.fullmatch(r"lost +\?", line) for line in shown)
+
+
+def test_the_time_left_does_not_count_what_was_before_the_first_update(monkeypatch, capsys):
+    """The programs of a capture took 6 s to load: `0 %, 1748605 s left` of 4 s."""
+    times = iter([0, 6, 11, 16])  # the beginning of the step, and each update
+    monkeypatch.setattr("blkreel.cli.ui.progress.time.monotonic", lambda: next(times))
+    task = line_task("capturing", 20)
+    for done in (1e-5, 5, 10):
+        task.update(done, "2 I/Os")
+    assert capsys.readouterr().err.splitlines() == [
+        "capturing: 0 %, 2 I/Os", "capturing: 25 %, 15 s left, 2 I/Os", "capturing: 50 %, 10 s left, 2 I/Os"]
