@@ -1,6 +1,6 @@
 """One table of devices, threads and files for rows of several traces."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -17,6 +17,7 @@ from .rows import TRACE_FLAGS
 # Two traces are of one boot if their clocks differ by less: NTP sets a clock by that much between two recordings.
 _SAME_BOOT_NS = 1_000_000_000
 _NUMBERED = ("tid", "inode", "cgroup")  # ids of one boot
+_MORE_THREADS = ("used_by", "woken_by")
 # Keys with a rule of their own; any other key stays if all traces have the same value.
 _MERGED = {"devices", "threads", "files", "lost", "import_warnings", "epoch_ns", "clock_pairs", "part_of",
            "source_lacks", "ledger", "emulated"}
@@ -34,7 +35,7 @@ class Renumbering:
     def apply(self, columns: dict[str, np.ndarray], shift_ns: int) -> dict[str, np.ndarray]:
         """The columns, but for waited_on, as the new trace has them."""
         changed = {name: np.where(columns[name] > 0, columns[name] + offset, columns[name])
-                   for name, offset in [*self.add.items(), *((by, self.add["tid"]) for by in ("used_by", "woken_by"))]
+                   for name, offset in [*self.add.items(), *((by, self.add["tid"]) for by in _MORE_THREADS)]
                    if offset and name in columns}
         device = columns["device"]
         return {**columns, **changed, "submit_ns": columns["submit_ns"] + shift_ns,
@@ -81,6 +82,9 @@ class Tables:
         same = next((number for number, earlier in enumerate(self._traces) if same_boot(earlier, trace)), None)
         add = {name: self._first_free(name) if same is None else self._renumberings[same].add[name]
                for name in _NUMBERED}
+        if any(int(tid) > 0 and _names(thread).isdisjoint(_names(self.threads.get(str(int(tid) + add["tid"]), thread)))
+               for tid, thread in trace.threads.items()):
+            add["tid"] = self._first_free("tid")  # the kernel gave a number to another thread meanwhile
         numbers = []
         for device in trace.metadata.get("devices") or []:
             if self.onto_one:
@@ -147,8 +151,15 @@ class Tables:
 
     def _first_free(self, name: str) -> int:
         """The least number above those of the traces so far; 0 for the first trace."""
-        return max((trace.greatest(name) + before.add[name]
-                    for trace, before in zip(self._traces, self._renumberings, strict=True)), default=-1) + 1
+        columns = (name, *_MORE_THREADS) if name == "tid" else (name,)
+        return max((trace.greatest(column) + before.add[name]
+                    for trace, before in zip(self._traces, self._renumberings, strict=True) for column in columns),
+                   default=-1) + 1
+
+
+def _names(thread: Mapping[str, Any]) -> set[str]:
+    """All names that a thread has had."""
+    return {*(thread.get("names") or []), thread.get("comm", "")}
 
 
 def _know_one_mapping(first: Trace, second: Trace) -> bool:

@@ -49,6 +49,21 @@ def test_traces_of_other_boots_are_aligned_by_their_start(tmp_path):
     assert metadata["clock_uncertainty_ns"] is None and len(metadata["devices"]) == 2
 
 
+def test_a_number_that_the_kernel_gave_again_is_another_thread(tmp_path):
+    """Two captures of one boot: 7 is `reader` in both, 8 was a thread that ended, and then one of another program."""
+    paths, recorded = [], [{"7": "reader", "8": "first"}, {"7": "reader", "8": "second"}, {"7": "reader"}]
+    for number, names in enumerate(recorded):
+        paths.append(new_trace(tmp_path / f"{number}.parquet", {
+            "host": "a", "epoch_ns": number * 1000, "clock_pairs": [{"monotonic_ns": 1000, "realtime_ns": 10**18}],
+            "threads": {tid: {"pid": int(tid), "comm": name, "process": name, "names": [name]}
+                        for tid, name in names.items()}}, submit_ns=[10, 20][:len(names)], tid=[7, 8][:len(names)]))
+    merge([open_trace(path) for path in paths], tmp_path / "t.parquet")
+    rows, metadata = assert_valid(tmp_path / "t.parquet"), open_trace(tmp_path / "t.parquet").metadata
+    assert [metadata["threads"][str(tid)]["comm"] for tid in rows["tid"]] == [
+        "reader", "first", "reader", "second", "reader"]
+    assert rows["tid"][0] == rows["tid"][4]
+
+
 def test_traces_of_two_machines_are_aligned_by_their_wall_clocks(tmp_path):
     paths = []
     for number, host in enumerate(("a", "b")):

@@ -68,6 +68,14 @@ def test_the_thread_of_an_event_gets_its_new_number(trace, tmp_path, time, threa
         assert not check(both).errors
 
 
+@pytest.mark.parametrize(("time", "thread"), [("used_ns", "used_by"), ("woken_ns", "woken_by")])
+def test_no_thread_of_another_boot_gets_the_number_of_one_that_only_has_an_event(trace, tmp_path, time, thread):
+    merge([trace("a", **{time: [60] * 4, thread: [900] * 4}), trace("b", tid=[892] * 4)], tmp_path / "both.parquet",
+          align="start")
+    both = open_trace(tmp_path / "both.parquet").table(["tid", thread]).to_pydict()
+    assert not set(both["tid"]) & {900} and set(both[thread]) == {900, -1}
+
+
 @pytest.mark.parametrize(("column", "value", "least"), [
     ("used_ns", -3, "-2"),
     *((column, -2, "-1") for column in ("used_by", "woken_by", "woken_ns", "used_think_ns", *OF_THREADS, *OF_EVENTS))])
