@@ -17,6 +17,7 @@ from .rows import TRACE_FLAGS
 # Two traces are of one boot if their clocks differ by less: NTP sets a clock by that much between two recordings.
 _SAME_BOOT_NS = 1_000_000_000
 _NUMBERED = ("tid", "inode", "cgroup")  # ids of one boot
+_FILES_OF_A_NUMBER = 1 << 48  # docs/trace-format.md, `inode`
 _MORE_THREADS = ("used_by", "woken_by")
 # Keys with a rule of their own; any other key stays if all traces have the same value.
 _MERGED = {"devices", "threads", "files", "lost", "import_warnings", "epoch_ns", "clock_pairs", "part_of",
@@ -85,6 +86,10 @@ class Tables:
         if any(int(tid) > 0 and _names(thread).isdisjoint(_names(self.threads.get(str(int(tid) + add["tid"]), thread)))
                for tid, thread in trace.threads.items()):
             add["tid"] = self._first_free("tid")  # the kernel gave a number to another thread meanwhile
+        paths = {file["inode"]: file["path"] for file in self.files}
+        if any(paths.get(file["inode"] + add["inode"], file["path"]) != file["path"]
+               for file in trace.metadata.get("files") or []):
+            add["inode"] = (self._first_free("inode") | _FILES_OF_A_NUMBER - 1) + 1
         numbers = []
         for device in trace.metadata.get("devices") or []:
             if self.onto_one:

@@ -3,6 +3,7 @@
 import json
 
 import numpy as np
+import pyarrow as pa
 import pytest
 from small_trace import new_trace
 from transformed import assert_valid, columns_of, of_another_machine
@@ -11,7 +12,7 @@ from tree import APP_START, COMPILE, GAME_DOWNLOAD
 import blkreel
 from blkreel.common.errors import TraceError, UsageError
 from blkreel.traces.format.reader import open_trace
-from blkreel.traces.format.schema import FLAGS
+from blkreel.traces.format.schema import FLAGS, TRACE_SCHEMA
 from blkreel.traces.samples import sample_path
 from blkreel.traces.transform.concat import concat
 from blkreel.traces.transform.merge import merge
@@ -62,6 +63,19 @@ def test_a_number_that_the_kernel_gave_again_is_another_thread(tmp_path):
     assert [metadata["threads"][str(tid)]["comm"] for tid in rows["tid"]] == [
         "reader", "first", "reader", "second", "reader"]
     assert rows["tid"][0] == rows["tid"][4]
+
+
+def test_a_file_that_got_the_number_of_a_deleted_one_is_another_file(tmp_path):
+    metadata = {"host": "a", "clock_pairs": [{"monotonic_ns": 1000, "realtime_ns": 10**18}]}
+    schema = TRACE_SCHEMA.append(pa.field("inode", pa.int64(), nullable=False))
+    paths = [new_trace(tmp_path / f"{path}.parquet", {
+        **metadata, "epoch_ns": epoch_ns, "files": [{"inode": 20, "filesystem": "7:0", "path": f"/{path}"}]},
+        submit_ns=[10], inode=[20], schema=schema) for epoch_ns, path in enumerate(("old", "new", "old again"))]
+    merge([open_trace(path) for path in paths], tmp_path / "t.parquet")
+    rows, merged = assert_valid(tmp_path / "t.parquet"), open_trace(tmp_path / "t.parquet").metadata
+    files = {file["inode"]: file["path"] for file in merged["files"]}
+    assert [files[inode] for inode in rows["inode"]] == ["/old", "/new", "/old again"]
+    assert set(rows["inode"] % (1 << 48)) == {20}
 
 
 def test_traces_of_two_machines_are_aligned_by_their_wall_clocks(tmp_path):
