@@ -218,7 +218,8 @@ class _Monitor:
         self._drives, self._interval_ns, self._once, self._output = drives, interval_ns, once, output
         self._duration_ns = duration_ns
         self._ends_at: float | None = None
-        self._lost = 0
+        self._epoch_ns: int | None = None
+        self._lost = self._lost_before = 0  # before: until the last removal of a drive
         self._over = False
         self._woken, self._wake = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
 
@@ -232,7 +233,7 @@ class _Monitor:
                     raise BlkreelError(f"{removed[0].path} was removed", "look at the kernel log: dmesg")
                 if removed:
                     notice(f"{removed[0].path} was removed; the others are still shown")
-                self._drives = left
+                self._drives, self._lost_before = left, self._lost
         return NOT_TRUSTWORTHY if self._lost else 0
 
     def _until_removed(self) -> list[Drive]:
@@ -268,10 +269,14 @@ class _Monitor:
 
     def _show(self, helper: Helper) -> None:
         for interval in helper.intervals():
-            self._lost = max(self._lost, interval.lost or 0)
             assert helper.attached is not None
-            self._output.show(interval, [drive.path for drive in self._drives], helper.names,
-                              helper.attached["realtime_ns"] + interval.end_ns)
+            realtime_ns = helper.attached["realtime_ns"] + interval.end_ns
+            self._epoch_ns = self._epoch_ns or helper.attached["epoch_ns"]
+            since_start_ns = helper.attached["epoch_ns"] - self._epoch_ns
+            interval.begin_ns += since_start_ns
+            interval.end_ns += since_start_ns
+            interval.lost = self._lost = self._lost_before + (interval.lost or 0)
+            self._output.show(interval, [drive.path for drive in self._drives], helper.names, realtime_ns)
             if self._once:
                 self._over = True
                 return

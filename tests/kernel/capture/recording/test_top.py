@@ -2,6 +2,7 @@
 
 import errno
 import fcntl
+import itertools
 import json
 import os
 import re
@@ -165,14 +166,19 @@ def test_a_drive_that_is_taken_away_is_told(blkreel, zram_drive):
 
 def test_the_other_drives_are_watched_on(blkreel, zram_drive, busy):
     top = blkreel.start("top", zram_drive, busy, "--json", "--interval", "200ms")
-    assert [entry["path"] for entry in json.loads(top.stdout.readline())["drives"]] == [str(zram_drive), busy]
+    lines = [json.loads(top.stdout.readline())]
+    assert [entry["path"] for entry in lines[0]["drives"]] == [str(zram_drive), busy]
     take_away(zram_drive)
-    while len(after := json.loads(top.stdout.readline())["drives"]) > 1 or not after[0]["read_ops"]:
-        pass
+    while len(after := lines[-1]["drives"]) > 1 or not after[0]["read_ops"]:
+        lines.append(json.loads(top.stdout.readline()))
     top.send_signal(signal.SIGINT)
     _, stderr = top.communicate(timeout=300)
     assert top.returncode == 0 and f"{zram_drive} was removed" in stderr
     assert after[0]["path"] == busy
+    # The times are still since the start, and those of the wall clock go with them.
+    assert all(line["begin_ns"] >= before["end_ns"] for before, line in itertools.pairwise(lines))
+    assert lines[-1]["realtime_ns"] - lines[0]["realtime_ns"] == pytest.approx(
+        lines[-1]["end_ns"] - lines[0]["end_ns"], abs=1e8)
 
 
 def test_what_nobody_reads_is_told_later(loop_drive, program):
