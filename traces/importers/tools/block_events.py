@@ -211,13 +211,13 @@ class EventPairing:
     def _warn(self, end: dict[str, Any]) -> None:
         ledger = end["ledger"]
         if ledger["unmatched"]:
-            self._account.warn(f"{ledger['unmatched']:,} I/Os completed whose issue is not in the recording")
+            self._account.warn(f"{ledger['unmatched']:,} I/Os completed whose issue is not in the same file")
         if ledger["in_flight_at_start"]:
             self._account.warn(f"{ledger['in_flight_at_start']:,} I/Os were in flight when the recording began: "
                                "they are not in the trace")
         if without_end := end["in_flight_at_end"] + ledger["reused"]:
             self._account.warn(f"{without_end:,} I/Os have no latency: their completion is not in the "
-                               "recording")
+                               "same file")
         if self._unsorted:
             self._account.warn(f"{self._unsorted:,} events are out of order by more than {WAITING_ROWS:,} events: "
                                "their I/Os may lack latencies")
