@@ -80,7 +80,12 @@ def drive_of(path: StrPath, sys_root: Path = SYS, status: os.stat_result | None 
         return _file_drive(real, status)
     if not stat.S_ISBLK(status.st_mode):
         raise UsageError(f"{path}: not a block device", "list drives: blkreel drives")
-    return _drive(whole_disk(_block_directory(status.st_rdev, sys_root, path)), sys_root)
+    drive = _drive(whole_disk(_block_directory(status.st_rdev, sys_root, path)), sys_root)
+    link = Path(path).absolute()
+    # A drive that was killed leaves its link, and the kernel may give the number of its device again.
+    if link.parent == emulated.LINKS and emulated.name_of(drive.backing_file) != link.name:
+        raise UsageError(f"{path}: this emulated drive has ended, and {real} is another drive", f"rm {path}")
+    return drive
 
 
 def status_of(path: StrPath) -> os.stat_result:

@@ -6,6 +6,7 @@ import subprocess
 import pytest
 from emulated_accounts import account
 
+from blkreel.common import emulated
 from blkreel.common.device import (
     describe,
     drive_of,
@@ -193,6 +194,16 @@ def test_a_real_loop_device(loop_drive, tmp_path):
     assert (drive.major, drive.minor) == (os.major(number), os.minor(number))
     size = subprocess.run(["blockdev", "--getsize64", path], capture_output=True, text=True, check=True)
     assert int(size.stdout) == drive.size_bytes
+
+
+@pytest.mark.kernel
+def test_the_link_of_an_emulated_drive_that_was_killed_is_no_other_drive(loop_drive, tmp_path, monkeypatch):
+    """The kernel gives its loop device to the next image, on which a replay would write."""
+    monkeypatch.setattr(emulated, "LINKS", tmp_path)
+    path = loop_drive(64 << 20)
+    (tmp_path / "usb").symlink_to(path)
+    with pytest.raises(UsageError, match=f"usb: this emulated drive has ended, and {path} is another drive"):
+        drive_of(tmp_path / "usb")
 
 
 @pytest.mark.kernel
