@@ -59,7 +59,7 @@ def concat(traces: Sequence[Trace], output: Path, *, pause_ns: int = 0, onto_one
             if not row:
                 shifts_ns.append(0)
             remaining += links.remaining(base)
-        notes = _notes(chains, pause_ns, restored, len(remaining))
+        notes = _notes(chains, pause_ns, restored, len(remaining)) + tables.notes()
         options = {"pause_ns": pause_ns, "onto_one": onto_one}
         metadata = {**tables.metadata(shifts_ns), **history(traces, "concat", options, notes)}
         metadata |= _part_of(traces, chains, remaining, out.rows)

@@ -47,6 +47,7 @@ def merge(traces: Sequence[Trace], output: Path, *, align: str = "clock", onto_o
     tables = Tables(onto_one)
     renumberings = [tables.add(trace) for trace in traces]
     shifts_ns, notes, uncertainty_ns = _by_start(traces) if align == "start" else _by_clock(traces)
+    notes += tables.notes()
     begin_ns = shifts_ns[0]
     shifts_ns = [shift_ns + offsets_ns.get(number, 0) for number, shift_ns in enumerate(shifts_ns)]
     if far := next((trace for trace, shift_ns in zip(traces, shifts_ns, strict=True) if abs(shift_ns) > _FARTHEST_NS),

@@ -17,6 +17,7 @@ from .rows import TRACE_FLAGS
 # Two traces are of one boot if their clocks differ by less: NTP sets a clock by that much between two recordings.
 _SAME_BOOT_NS = 1_000_000_000
 _NUMBERED = ("tid", "inode", "cgroup")  # ids of one boot
+_COMPARED_ROWS = 1000
 _FILES_OF_A_NUMBER = 1 << 48  # docs/trace-format.md, `inode`
 _MORE_THREADS = ("used_by", "woken_by")
 # Keys with a rule of their own; any other key stays if all traces have the same value.
@@ -113,6 +114,13 @@ class Tables:
         self._renumberings.append(renumbering)
         return renumbering
 
+    def notes(self) -> list[str]:
+        """About traces with the same I/Os, which are then in the result twice."""
+        return [f"traces {earlier} and {number} (from 0, as named) have the same I/Os, as saves of one flight recorder "
+                "do: these are in the result twice; to leave them out of one: blkreel slice --from TIME"
+                for number, trace in enumerate(self._traces) for earlier in range(number)
+                if _share_ios(self._traces[earlier], trace)]
+
     def names(self) -> Metadata:
         """Threads and files of all traces, as in metadata()."""
         return {"threads": self.threads, "files": self.files}
@@ -160,6 +168,40 @@ class Tables:
         return max((trace.greatest(column) + before.add[name]
                     for trace, before in zip(self._traces, self._renumberings, strict=True) for column in columns),
                    default=-1) + 1
+
+
+def _share_ios(first: Trace, second: Trace) -> bool:
+    """Whether they have the same I/O where the second of them begins."""
+    drives = [{device.get("name") for device in trace.metadata.get("devices") or []} for trace in (first, second)]
+    if first.path == second.path or not same_boot(first, second) or drives[0].isdisjoint(drives[1]):
+        return False
+    spans = [_span_ns(trace) for trace in (first, second)]
+    begin_ns, end_ns = max(span[0] for span in spans), min(span[1] for span in spans)
+    return begin_ns <= end_ns and not _ios(first, begin_ns).isdisjoint(_ios(second, begin_ns))
+
+
+def _span_ns(trace: Trace) -> tuple[int, int]:
+    """First and last submit on the clock of the machine. Without rows or statistics, the second is before the first."""
+    bounds = [trace.bounds("submit_ns", group) for group in range(trace.layout.num_row_groups)]
+    epoch_ns = trace.metadata.get("epoch_ns")
+    if not bounds or bounds[0] is None or bounds[-1] is None or epoch_ns is None:
+        return 0, -1
+    return bounds[0][0] + epoch_ns, bounds[-1][1] + epoch_ns
+
+
+def _ios(trace: Trace, begin_ns: int) -> set[tuple[int, ...]]:
+    """Submit time on the clock of the machine, offset and operation of the first I/Os from a time on."""
+    begin_ns -= trace.metadata["epoch_ns"]
+    for group in range(trace.layout.num_row_groups):
+        bounds = trace.bounds("submit_ns", group)
+        if bounds and bounds[1] < begin_ns:
+            continue
+        for batch in trace.batches(["submit_ns", "offset_bytes", "op"], _COMPARED_ROWS, range(group, group + 1)):
+            submit_ns, offset_bytes, op = (batch[name].to_numpy() for name in ("submit_ns", "offset_bytes", "op"))
+            if (later := submit_ns >= begin_ns).any():
+                times_ns = submit_ns[later] + trace.metadata["epoch_ns"]
+                return set(zip(times_ns.tolist(), offset_bytes[later].tolist(), op[later].tolist(), strict=True))
+    return set()
 
 
 def _names(thread: Mapping[str, Any]) -> set[str]:

@@ -50,6 +50,20 @@ def test_traces_of_other_boots_are_aligned_by_their_start(tmp_path):
     assert metadata["clock_uncertainty_ns"] is None and len(metadata["devices"]) == 2
 
 
+@pytest.mark.parametrize("join", [merge, concat])
+@pytest.mark.parametrize(("selections", "twice"), [
+    ((Selection(to_ns=10**9), Selection(from_ns=9 * 10**8)), True),  # as two saves of a flight recorder
+    ((Selection(from_ns=9 * 10**8), Selection(ops=("read",))), True),
+    ((Selection(to_ns=10**9), Selection(from_ns=10**9)), False),
+    ((Selection(ops=("read",)), Selection(ops=("write", "flush", "discard"))), False)])
+def test_what_two_traces_have_is_noted(tmp_path, join, selections, twice):
+    paths = [tmp_path / f"{number}.parquet" for number in range(2)]
+    for path, selection in zip(paths, selections, strict=True):
+        slice_trace(open_trace(GAME_DOWNLOAD), path, selection, rebase=True)
+    result = join([open_trace(path) for path in paths], tmp_path / "t.parquet")
+    assert [note[:14] for note in result.notes if "the same I/Os" in note] == ["traces 0 and 1"] * twice
+
+
 def test_a_number_that_the_kernel_gave_again_is_another_thread(tmp_path):
     """Two captures of one boot: 7 is `reader` in both, 8 was a thread that ended, and then one of another program."""
     paths, recorded = [], [{"7": "reader", "8": "first"}, {"7": "reader", "8": "second"}, {"7": "reader"}]
