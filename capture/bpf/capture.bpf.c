@@ -504,6 +504,27 @@ int list_processes(__u64 *args)
 	return 0;
 }
 
+#define PF_EXITING 4 /* include/linux/sched.h */
+
+/* Adds the children of the workload's processes to these, and lists them. */
+SEC("iter/task")
+int mark_children(__u64 *args)
+{
+	struct seq_file *output = ((struct bpf_iter_meta *)args[0])->seq;
+	struct task_struct *task = (struct task_struct *)args[1];
+	__s32 pid, parent_pid;
+	__u8 one = 1;
+
+	/* process_exit() may have seen the end of one that exits. */
+	if (!task || READ(task, flags) & PF_EXITING)
+		return 0;
+	pid = READ(task, tgid);
+	parent_pid = BPF_CORE_READ(task, real_parent, tgid);
+	if (is_own_process(parent_pid) && !is_own_process(pid) && !bpf_map_update_elem(&own_pids, &pid, &one, BPF_ANY))
+		bpf_seq_write(output, &pid, sizeof(pid));
+	return 0;
+}
+
 HANDLER(mm_filemap_get_pages, use_read, on_use(mapping_at(&args[0]), args[1], args[2], USE_BY_READ))
 HANDLER(mm_filemap_map_pages, use_mapped, on_use(mapping_at(&args[0]), args[1], args[2], USE_BY_MAPPING))
 

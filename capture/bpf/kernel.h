@@ -211,7 +211,7 @@ struct sched_entity {
 };
 
 struct task_struct {
-	struct task_struct *group_leader;
+	struct task_struct *group_leader, *real_parent;
 	struct pid *thread_pid;
 	struct signal_struct *signal;
 	unsigned int __state;

@@ -6,6 +6,7 @@
 #include <bpf/bpf.h>
 #include <bpf/libbpf.h>
 #include <errno.h>
+#include <stdbool.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -44,5 +45,29 @@ int processes_translate(const struct bpf_object *object, int32_t *pids, size_t c
 			translate(&processes[i], pids, initial, count);
 	} while (bytes);
 	memcpy(pids, initial, count * sizeof(*pids));
+	return 0;
+}
+
+int processes_mark_descendants(const struct bpf_object *object)
+{
+	struct bpf_link *link CLEANUP(free_link) =
+		bpf_program__attach_iter(bpf_object__find_program_by_name(object, "mark_children"), NULL);
+	bool marked = true;
+
+	if (!link)
+		return -errno;
+	while (marked) {
+		int fd CLEANUP_CLOSE = bpf_iter_create(bpf_link__fd(link));
+		int32_t children[PROCESSES_PER_READ];
+		ssize_t bytes = 1;
+
+		if (fd < 0)
+			return fd;
+		for (marked = false; bytes; marked |= bytes > 0) {
+			bytes = read(fd, children, sizeof(children));
+			if (bytes < 0 && errno != EAGAIN)
+				return -errno;
+		}
+	}
 	return 0;
 }

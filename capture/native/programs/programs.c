@@ -250,6 +250,7 @@ static int choose_programs(struct bpf_object *object, const struct programs_opti
 			{ "limit", features->limiter != NULL },
 			{ "process_fork", by_process },
 			{ "process_exit", by_process },
+			{ "mark_children", by_process },
 			{ "list_processes", by_process && !pid_namespace_is_initial() },
 			{ "synthetic", options->synthetic },
 		};

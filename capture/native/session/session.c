@@ -72,7 +72,8 @@ static int mark_own(const struct session *session)
 	if (count && !marked)
 		return report_error("see: ps -e, with the /proc of this namespace",
 				    "no process %d in this PID namespace", first);
-	return 0;
+	err = count ? processes_mark_descendants(session->programs.object) : 0;
+	return err ? report_error(NULL, "cannot mark the children of the workload: %s", strerror(-err)) : 0;
 }
 
 int session_probe(struct session_options *options)

@@ -4,6 +4,7 @@ import json
 import os
 import signal
 import subprocess
+import sys
 import time
 from contextlib import contextmanager
 from pathlib import Path
@@ -90,6 +91,42 @@ def test_a_process_and_its_children_are_marked_until_it_ends(started, loop_drive
     assert list(frame[frame.own].sector) == list(range(COUNT))
     assert list(frame[~frame.own].sector) == list(range(OTHERS, OTHERS + COUNT))
     assert open_trace(path).metadata["filters"]["pid"] == shell.pid
+
+
+# Starts children until `attached` exists; each reads one sector when `go` exists.
+STARTS_CHILDREN = """
+import itertools, mmap, os, time
+for sector in itertools.count():
+    if os.path.exists("attached"):
+        break
+    if not os.fork():
+        while not os.path.exists("go"):
+            time.sleep(0.05)
+        with open("drive", "rb", opener=lambda path, flags: os.open(path, flags | os.O_DIRECT)) as drive:
+            os.preadv(drive.fileno(), [mmap.mmap(-1, 512)], sector * 512)
+        os._exit(0)
+    time.sleep(0.03)
+while sector:
+    os.wait()
+    sector -= 1
+"""
+
+
+def test_children_that_start_while_the_programs_are_attached_are_marked(started, loop_drive, tmp_path):
+    drive, path = loop_drive(), tmp_path / "t.parquet"
+    (tmp_path / "drive").symlink_to(drive)
+    parent = subprocess.Popen([sys.executable, "-c", STARTS_CHILDREN], cwd=tmp_path)
+    try:
+        process = started(drive, "--pid", parent.pid, "--workload-only", "--until-exit")
+    finally:
+        for name in ("attached", "go"):
+            (tmp_path / name).touch()
+        parent.wait(300)
+    _, stderr = process.communicate(timeout=300)
+    assert process.returncode == 0, stderr
+    frame = rows(path)
+    assert frame.own.all() and sorted(frame.sector) == list(range(len(frame))) and len(frame) > 5
+    assert open_trace(path).metadata["ledger"]["not_own"] == 0
 
 
 @pytest.fixture
