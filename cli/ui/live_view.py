@@ -283,7 +283,7 @@ def format_sensors(values: Mapping[str, float]) -> str:
 
 
 def _line(name: str, words: str, style: str = "") -> Text:
-    return Text(f"{name:<11}{words}", style=style, no_wrap=True, overflow="crop")
+    return Text(f"{name:<11}{words}", style=style, no_wrap=True, overflow="ellipsis")
 
 
 def _rate_heads(width: int) -> tuple[str, str]:

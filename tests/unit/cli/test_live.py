@@ -126,6 +126,8 @@ def drawn(intervals, drives=("/dev/nvme0n1",), columns=100, lines=50, **options)
 def test_every_figure_fits_at_any_width(columns):
     lines = drawn((interval_with(ops=200 + number) for number in range(60)), columns=columns)
     assert max(map(len, lines)) <= columns
+    so_far, = (line.rstrip() for line in lines if line.startswith("so far"))
+    assert so_far.endswith(("written", "…")), "a number that is cut off has another value"
     if columns >= 60:
         assert any("518" in line and "50.0 µs" in line and "2.1" in line for line in lines), lines
         assert any(re.search("throughput 2.1 MB/s +[▇█]{33}", line) for line in lines), lines
