@@ -111,8 +111,8 @@ class DriveResults:
         if len(outcomes) == 1:
             return Value(outcomes[0], tuple(outcomes), why=why)
         if len(self.tests) > 1 and is_pooled(path):
-            return Value(None, tuple(outcomes), smallest=min(present), largest=max(present), why=(
-                f"{len(self.tests)} tests: not averaged; {min(present):,.0f} to {max(present):,.0f}"))
+            return Value(None, tuple(outcomes), smallest=min(present), largest=max(present),
+                         why=f"{len(self.tests)} tests: not averaged")
         if key in _SUMMED and len(self.tests) > 1:
             return Value(sum(present), tuple(outcomes))
         value = first if len(self.tests) == 1 else geometric_mean(outcomes)

@@ -34,9 +34,18 @@ def metric_table(caption: str, rows: Sequence[MetricRow], metrics: Sequence[Benc
     return Table(caption, (Column("drive", "Drive"), *labels, *columns), tuple(
         Row({"drive": row.drive.key, **row.labels, **{metric.key: values[metric].value for metric in metrics}},
             row.drive.key,
-            {metric.key: values[metric].why or "not measured" for metric in metrics if values[metric].value is None},
+            {metric.key: _why(values[metric], metric) for metric in metrics if values[metric].value is None},
             {metric.key: text for metric in metrics if (text := spread_text(values[metric], metric.format))},
             row.group, row.drive.path) for row, values in zip(rows, cells, strict=True)))
+
+
+def _why(value: Value, metric: BenchmarkMetric) -> str:
+    """The reason for a missing figure, with the range of the repetitions."""
+    why = value.why or "not measured"
+    if value.smallest is None:
+        return why
+    low, high = (plain(end, metric.format, metric.page_unit) for end in (value.smallest, value.largest))
+    return f"{why}; {low} to {high}"
 
 
 def quoted(key: str) -> str:

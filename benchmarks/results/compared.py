@@ -1,17 +1,20 @@
 """Results of one test on several drives, or on one drive at several times, as one document."""
 
 import json
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, cast
 
+from blkreel.analysis.stats.ranking import ENOUGH_RUNS
 from blkreel.common.binning import grouped
 from blkreel.common.device import drive_units
 from blkreel.common.errors import UsageError
-from blkreel.common.verdict import Reason, Verdict, merged_by_name, step_reason
+from blkreel.common.verdict import Reason, Verdict, judged, merged_by_name, step_reason
 
 from .document import ColumnHead, Figures, FigureTable, Results, without
 from .tables import parameter_words, text_table
+from .verdict import few_repeats
 
 _Named = Mapping[str, Results]
 _TEST_KEYS = ("path", "drive", "quick", "scale", "started_at", "ended_at", "seed", "parameters", "verdict", "figures",
@@ -30,6 +33,7 @@ def compared(paths: Sequence[str | Path], documents: Sequence[Results]) -> Resul
                              "compare results of one test")
     labels = distinct([document["label"] or Path(path).name for path, document in zip(paths, documents, strict=True)],
                       paths)
+    documents = _with_all_repeats(documents)
     named = dict(zip(labels, documents, strict=True))
     return cast(Results, {
         **without(cast(Figures, first), "path", "series"), "kind": "test comparison",
@@ -42,6 +46,23 @@ def compared(paths: Sequence[str | Path], documents: Sequence[Results]) -> Resul
         "missing": [{**step, "title": f"{label}: {step['title']}"} for label, document in named.items()
                     for step in document["missing"]],
     })
+
+
+def _with_all_repeats(documents: Sequence[Results]) -> list[Results]:
+    """The verdicts count the repeats of all tests that are repetitions of one drive."""
+    repeats: Counter[tuple[str, str]] = Counter()
+    for document in documents:
+        few = [int(reason["value"] or 0) for reason in document["verdict"]["reasons"] if _is_few(reason)]
+        repeats[_repetition_key(document)] += min(few, default=ENOUGH_RUNS)
+    return [{**document, "verdict": judged([
+        *(reason for reason in document["verdict"]["reasons"] if not _is_few(reason)),
+        *few_repeats(repeats[_repetition_key(document)])],
+        notes=document["verdict"].get("notes", ()), withheld=document["verdict"].get("withheld", ()))}
+        for document in documents]
+
+
+def _is_few(reason: Reason) -> bool:
+    return reason.get("code") == "few_runs"
 
 
 def distinct(labels: Sequence[str], paths: Sequence[str | Path]) -> list[str]:

@@ -41,7 +41,11 @@ def _of_test(test: Test, runs: Runs) -> Iterator[Reason]:
     if scale != 1:
         yield step_reason("scaled", "qualified",
                           f"scaled to {100 * scale:.3g} % of the method's sizes, to fit the drive")
-    repeats = len({step.repeat for step in test.steps if step.role})
+    yield from few_repeats(len({step.repeat for step in test.steps if step.role}))
+
+
+def few_repeats(repeats: int) -> Iterator[Reason]:
+    """The reason if there are too few for an interval."""
     if repeats < ENOUGH_RUNS:
         yield {**step_reason("few_runs", "qualified", f"n={repeats}: fewer than {ENOUGH_RUNS} repeats, no interval"),
                "value": repeats, "limit": ENOUGH_RUNS}

@@ -301,9 +301,11 @@ def test_tests_of_one_drive_are_repetitions(documents):
     assert any("95 %" in note for note in chart(six, "depth-apart").notes)
     rows = chart(six, "depth-sweep").table.rows
     assert all(row.path is None and row.remarks["mb_s"].startswith("95 %: ") for row in rows)
-    # A maximum is of single I/Os: it is not averaged.
-    assert all(row.values["max_ns"] is None and "not averaged" in row.why["max_ns"] for row in rows)
+    # A maximum is of single I/Os: it is not averaged, and the cell gives the range with its unit.
+    assert all(row.values["max_ns"] is None and re.fullmatch(
+        r"6 tests: not averaged; [\d.,]+ [µm]s to [\d.,]+ [µm]s", row.why["max_ns"]) for row in rows)
     assert len(chart(six, "tests").table.rows) == 18
+    assert {entry.verdict["level"] for entry in six.entries} == {"valid"}
 
 
 def test_few_repetitions_show_their_range_and_no_interval(documents):
@@ -312,6 +314,8 @@ def test_few_repetitions_show_their_range_and_no_interval(documents):
     assert all(row["low"] < row["value"] < row["high"] and row["thick"] < 2 for row in dots)
     assert any("no interval" in note for note in chart(three, "depth-apart").notes)
     assert chart(three, "depth-sweep").table.rows[0].remarks["mb_s"].startswith("n=3: ")
+    assert [reason["text"] for reason in three.entries[0].verdict["reasons"]] == [
+        "n=3: fewer than 6 repeats, no interval"]
 
 
 def test_repeats_within_a_test_give_an_interval_too(tmp_path):
