@@ -35,7 +35,8 @@ class DriveSnapshot(TypedDict):
 
 class BenchmarkHeader(TypedDict, total=False):
     """parameters_text: the parameters as text with units. overrides: what --set gave, as text. drive_after: the state
-    of the drive after the last step. working_directory: that of the command which started the test."""
+    of the drive after the last step. working_directory: that of the command which started the test. units: as of
+    drive_units()."""
 
     test: str
     title: str
@@ -53,6 +54,7 @@ class BenchmarkHeader(TypedDict, total=False):
     telemetry: OptionsAccount | None
     working_directory: str
     drive: Device
+    units: list[str]
     drive_after: DriveSnapshot
     device: str
     usable_bytes: int

@@ -126,7 +126,8 @@ def describe(drive: Drive) -> dict[str, Any]:
     return {**entry, "serial_hash": drive.serial_hash}
 
 
-def drive_units(drives: Iterable[Mapping[str, Any]], uses: Iterable[emulated.EmulatedUse] = ()) -> list[str]:
+def drive_units(drives: Iterable[Mapping[str, Any]],
+                uses: Iterable[emulated.EmulatedUse | emulated.EmulatedAccount] = ()) -> list[str]:
     """What tells drives of one model apart: of each the serial, or else the image, the device or the description of a
     simulated drive; then the descriptions of the emulated ones in use."""
     units = [drive.get("serial_hash") or drive.get("backing_file") or drive.get("path") or "" for drive in drives]

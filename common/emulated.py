@@ -198,9 +198,14 @@ def renewed_account(name: str, run: Path = RUN,
 
 def fitted_facts_of(backing_file: str, run: Path = RUN) -> FittedFacts | None:
     """Of the emulated drive that a device is over, if it was fitted to runs."""
-    name = name_of(backing_file, run)
-    account = read_account(name, run) if name else None
+    account = account_of(backing_file, run)
     return account.get("fitted") if account else None
+
+
+def account_of(backing_file: str, run: Path = RUN) -> EmulatedAccount | None:
+    """Of the emulated drive that a device is over; None if it is over anything else."""
+    name = name_of(backing_file, run)
+    return read_account(name, run) if name else None
 
 
 class EmulatedUse(TypedDict):

@@ -36,7 +36,7 @@ def compared(paths: Sequence[str | Path], documents: Sequence[Results]) -> Resul
     documents = _with_all_repeats(documents)
     named = dict(zip(labels, documents, strict=True))
     return cast(Results, {
-        **without(cast(Figures, first), "path", "series"), "kind": "test comparison",
+        **without(cast(Figures, first), "path", "series", "units"), "kind": "test comparison",
         "label": " and ".join(labels), "drive": {}, "labels": labels,
         "started_at": None, "ended_at": None, "quick": any(document["quick"] for document in documents),
         "simulated": any(document["simulated"] for document in documents),
@@ -143,7 +143,8 @@ def _tests(named: _Named) -> list[dict[str, Any]]:
 def _repetition_key(test: Results) -> tuple[str, str]:
     """Equal for repetitions of one test on one drive."""
     drive = test["drive"]
-    unit = drive.get("serial_hash") or [*drive_units([drive]), *map(drive.get, ("model", "firmware", "size_bytes"))]
+    units = test.get("units") or drive_units([drive])
+    unit = drive.get("serial_hash") or [*units, *map(drive.get, ("model", "firmware", "size_bytes"))]
     inputs = [test["parameters"], test["scale"], test["quick"], test.get("inputs", {})]
     return (test["label"] or "", json.dumps([unit, *inputs], sort_keys=True))
 

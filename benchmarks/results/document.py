@@ -73,6 +73,7 @@ class Results(TypedDict):
     scale: float
     path: NotRequired[str]
     drive: Mapping[str, Any]
+    units: NotRequired[list[str]]  # as of drive_units()
     label: str | None
     started_at: str | None
     ended_at: str | None

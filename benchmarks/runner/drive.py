@@ -3,6 +3,8 @@
 from datetime import UTC, datetime
 
 from blkreel.benchmarks.benchmark_file import BenchmarkHeader, DriveSnapshot
+from blkreel.common.device import describe, drive_units
+from blkreel.common.emulated import account_of
 from blkreel.common.errors import UsageError
 from blkreel.common.units import format_bytes
 from blkreel.replay.drive import safety
@@ -48,12 +50,17 @@ def is_named_only(target: Target) -> bool:
     return not target.is_nil and safety.endangered_drive(target, Kernel()) is None
 
 
+def units_of(target: Target) -> list[str]:
+    """What tells the drive apart from others of its model, as of drive_units()."""
+    account = account_of(target.drive.backing_file)
+    return drive_units([describe(target.drive)], [account] if account else [])
+
+
 def check_unchanged(header: BenchmarkHeader, target: Target) -> None:
     """Raises UsageError if the target is not the drive that the test started on, or has another block size."""
-    then, drive = header["drive"], target.drive
-    is_same = (then["serial_hash"] == drive.serial_hash and then["size_bytes"] == drive.size_bytes and
-               (bool(drive.serial_hash) or then["path"] == drive.path or then["backing_file"] == drive.backing_file))
-    if not is_same:
+    then = header["drive"]
+    units = header.get("units") or drive_units([then])
+    if (units, then["size_bytes"]) != (units_of(target), target.drive.size_bytes):
         model = f"{then['model'] or then['path']} of {format_bytes(then['size_bytes'])}"
         raise UsageError(f"{target.path} is another drive: the test was started on {model}",
                          "use the same drive: --on DEVICE")

@@ -14,7 +14,7 @@ from blkreel import __version__
 from blkreel.benchmarks.benchmark_file import FILE, BenchmarkDocument, BenchmarkHeader, damaged
 from blkreel.benchmarks.recipe.recipe import Recipe, load_recipe, parse_recipe
 from blkreel.benchmarks.recipe.steps import steps_of
-from blkreel.benchmarks.runner.drive import check_unchanged, is_named_only
+from blkreel.benchmarks.runner.drive import check_unchanged, is_named_only, units_of
 from blkreel.benchmarks.runner.record import BenchmarkRecord, create, now, read_resumable
 from blkreel.benchmarks.runner.runner import BenchmarkRunner, check_states, check_traces, space_warning
 from blkreel.benchmarks.step import BenchmarkStep
@@ -150,6 +150,7 @@ def _header(recipe: Recipe, overrides: Mapping[str, str], values: Mapping[str, A
             "overrides": dict(overrides), "recipe": {"sha256": recipe.sha256, "text": recipe.source},
             "seed": seed, "payload": payload.account(), "erase": erase, "telemetry": telemetry.account(),
             "working_directory": str(Path.cwd()), "drive": cast(Device, describe(target.drive)),
+            "units": units_of(target),
             "device": str(target.path), "usable_bytes": target.size_bytes, "block_bytes": target.block_bytes,
             "label": label or target.drive.model or target.drive.name,
             "started_at": now(), "ended_at": None, "blkreel": __version__}

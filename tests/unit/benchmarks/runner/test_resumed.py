@@ -78,7 +78,7 @@ def change(output, **changes):
 
 def test_the_file_that_test_json_names_is_not_overwritten_unless_the_command_names_it(blkreel, output, tmp_path):
     victim = image_at(tmp_path / "victim")
-    change(output, device=str(victim), drive=describe(find_target(victim).drive))
+    change(output, device=str(victim), drive=describe(find_target(victim).drive), units=[str(victim)])
     before = checksum(victim)
     refused = blkreel("test", "--resume", output, check=False)
     assert refused.returncode == 5

@@ -4,6 +4,7 @@ import json
 
 import pytest
 from empty_image import empty_image
+from emulated_accounts import account
 from fake_engine import FakeEngine
 from small_benchmark import RECIPE, STEPS
 from tree import GAME_LOAD
@@ -12,7 +13,8 @@ from blkreel import write_trace
 from blkreel.benchmarks.benchmark_file import read_test
 from blkreel.benchmarks.recipe.recipe import parse_recipe
 from blkreel.benchmarks.recipe.steps import steps_of
-from blkreel.benchmarks.runner.drive import check_unchanged
+from blkreel.benchmarks.runner import drive
+from blkreel.benchmarks.runner.drive import check_unchanged, units_of
 from blkreel.benchmarks.runner.record import create, read_resumable
 from blkreel.benchmarks.runner.runner import check_traces
 from blkreel.common.device import describe
@@ -195,6 +197,20 @@ def test_another_drive_than_it_was_begun_on_is_refused(tmp_path):
         check_unchanged(head, other)
     with pytest.raises(UsageError, match="changed from 4096 to 512 bytes"):
         check_unchanged({**head, "block_bytes": 4096}, first)
+
+
+def test_a_drive_without_a_serial_is_known_by_its_description(tmp_path, monkeypatch):
+    """Steps on two simulated or emulated drives of one size became one result."""
+    fast, slow = (find_target(f"nil:1GiB,read_latency={latency}") for latency in ("80us", "900us"))
+    with pytest.raises(UsageError, match="is another drive"):
+        check_unchanged({"drive": describe(fast.drive), "units": units_of(fast)}, slow)
+    target = find_target(empty_image(tmp_path / "a", MIB))
+    monkeypatch.setattr(drive, "account_of", lambda file: account(drive="nil:usb,read_latency=80us"))
+    head = {"drive": describe(target.drive), "units": units_of(target)}
+    check_unchanged(head, target)
+    monkeypatch.setattr(drive, "account_of", lambda file: account(drive="nil:usb,read_latency=900us"))
+    with pytest.raises(UsageError, match="is another drive"):
+        check_unchanged(head, target)
 
 
 def test_a_test_of_a_trace_needs_one():
