@@ -4,6 +4,7 @@ docs/tests.md lists the keys of a recipe. benchmarks/recipe/steps.py expands a r
 """
 
 import hashlib
+import json
 import re
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
@@ -93,6 +94,20 @@ class Recipe:
 
 def recipe_names() -> list[str]:
     return sorted(path.stem for path in RECIPES.glob("*.toml"))
+
+
+def procedure_checksum(name: str, source: str) -> str:
+    """Of what a recipe of that text does beside its parameters; "" of the built-in recipe of that name."""
+    def checksum(text: str) -> str:
+        try:
+            table = parse_toml(text.encode())
+        except ValueError:
+            return hashlib.sha256(text.encode()).hexdigest()
+        return hashlib.sha256(json.dumps([table.get("regions"), table.get("steps")], sort_keys=True, default=str)
+                              .encode()).hexdigest()
+
+    is_built_in = name in recipe_names() and checksum(source) == checksum((RECIPES / f"{name}.toml").read_text())
+    return "" if is_built_in else checksum(source)
 
 
 def load_recipe(name: str) -> Recipe:

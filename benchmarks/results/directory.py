@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from blkreel.benchmarks.benchmark_file import FILE, BenchmarkDocument, read_test
+from blkreel.benchmarks.recipe.recipe import procedure_checksum
 from blkreel.benchmarks.step import DONE, FAILED, SKIPPED, BenchmarkStep
 from blkreel.common.errors import BlkreelError, TraceError
 from blkreel.common.files.storage_url import StorageUrl
@@ -101,13 +102,16 @@ class Runs:
         self._on_step(len(self.metadata) + len(self.unreadable), self._total)
 
     def inputs(self) -> dict[str, str]:
-        """Inputs of the test beside its parameters, as texts: the traces by their checksums, the kind of data written,
-        an erase that is not a discard, and what else its replays may have by default or by chance, such as a map that
-        follows the drive's size. What is as usual is left out."""
+        """Inputs of the test beside its parameters, as texts: a recipe that is not built in and the traces by their
+        checksums, the kind of data written, an erase that is not a discard, and what else its replays may have by
+        default or by chance, such as a map that follows the drive's size. What is as usual is left out."""
         document = self.test.document
         traces = {Run.of(metadata).source.sha256 for metadata in self.metadata.values()}
         erase = document.get("erase") or ""
-        texts = {"trace": ", ".join(sorted(sha256[:_CHECKSUM_DIGITS] for sha256 in traces if sha256)),
+        recipe = document.get("recipe")
+        procedure = procedure_checksum(document.get("test") or "", recipe["text"]) if recipe else ""
+        texts = {"recipe": procedure[:_CHECKSUM_DIGITS],
+                 "trace": ", ".join(sorted(sha256[:_CHECKSUM_DIGITS] for sha256 in traces if sha256)),
                  "data": payload_words(document.get("payload")), "erase": "" if erase == "discard" else erase}
         conditions = [Condition.of(metadata) for metadata in self.metadata.values()]
         for name, usual in _USUAL.items():

@@ -8,7 +8,7 @@ from tree import TREE
 
 from blkreel.benchmarks.recipe import recipe as recipe_module
 from blkreel.benchmarks.recipe import steps as steps_module
-from blkreel.benchmarks.recipe.recipe import load_recipe, parse_recipe, recipe_names
+from blkreel.benchmarks.recipe.recipe import load_recipe, parse_recipe, procedure_checksum, recipe_names
 from blkreel.benchmarks.recipe.steps import steps_of
 from blkreel.benchmarks.recipe.values import KINDS
 from blkreel.replay.streams.generate import extent_of, row_count
@@ -42,6 +42,14 @@ def test_every_recipe_is_installed_and_there_is_one_for_each_row_of_the_method()
     assert set(NAMES) >= {"mixed-burst", "mixed-burst-2016", "mixed-random", "mixed-sequential", "consistency",
                           "depth-sweep-read", "depth-sweep-write", "qd1", "trim", "slc-cache", "trace",
                           "trace-consistency", "game-score"}
+
+
+def test_an_edited_copy_of_a_recipe_is_another_procedure_only_if_its_steps_differ():
+    text = load_recipe("consistency").source
+    assert procedure_checksum("consistency", text) == ""
+    assert procedure_checksum("consistency", text.replace('title = "', 'title = "My ')) == ""
+    edited = procedure_checksum("consistency", text.replace("write", "read"))
+    assert edited and edited == procedure_checksum("mine", text.replace("write", "read"))
 
 
 @pytest.mark.parametrize("name", NAMES)

@@ -188,6 +188,7 @@ def test_what_sets_tests_apart_qualifies_their_comparison(tmp_path):
 
 @pytest.mark.parametrize(("name", "header", "run"), [
     ("trace", {}, {"source": {"path": "w.parquet", "sha256": "6f" * 32}}),
+    ("recipe", {"recipe": {"sha256": "5e" * 32, "text": "steps = [1]"}}, {}),
     ("data", {"payload": {"compressible_percent": 50, "duplicates_percent": 0}}, {}),
     ("erase", {"erase": "format"}, {}), ("map", {}, {"map": {"name": "compact"}}),
     ("prefill", {}, {"unwritten_bytes": 4096}), ("polling", {}, {"polled": True})])
