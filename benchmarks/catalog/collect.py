@@ -108,17 +108,25 @@ def _of_test(path: Path, host: str, on_step: Step) -> Result:
     measured_steps = (step.get("directory") for step in read_test(path)[0]["steps"] if step["status"] == "done")
     first = next(open_trace(path / directory).metadata for directory in measured_steps if directory)
     name = str(results["test"] or results["report"])
-    metrics = _test_metrics(results)
+    metrics, header = _test_metrics(results), read_test(path)[0]
     return _sealed({
         "kind": "test", "measured": measured, "label": results["label"] or path.name,
         "drive": _facts(results["drive"], Run.of(first)),
-        "workload": {"checksum": test_checksum(results), "title": results["title"] or name,
-                     "name": name},
+        "workload": {"checksum": test_checksum(results), "name": name,
+                     "title": f"{results['title'] or name}{_changes(results, header.get('overrides') or {})}"},
         "pace": "", "state": "", "simulated": results["simulated"], "rows": 0, "verdict": results["verdict"],
         "metrics": metrics, "headline": "score" if "score" in metrics else "",
         "started_at": results["started_at"], "kernel": first.get("kernel") or "",
-        "blkreel": str(read_test(path)[0].get("blkreel") or ""), "partial": None, "metadata": None,
+        "blkreel": str(header.get("blkreel") or ""), "partial": None, "metadata": None,
         "results": results, "path": str(path.absolute()), "host": host})
+
+
+def _changes(results: Mapping[str, Any], overrides: Mapping[str, str]) -> str:
+    """What the test did not do as its title says: `, quick, reads 3`."""
+    scale = [f"scaled to {100 * results['scale']:.3g} %"] if results["scale"] != 1 else []
+    parameters = [f"{name.replace('_', ' ')} {results['parameters_text'].get(name, text)}"
+                  for name, text in overrides.items()]
+    return "".join(f", {words}" for words in [*(["quick"] if results["quick"] else []), *scale, *parameters])
 
 
 def test_checksum(results: Mapping[str, Any]) -> str:

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from small_trace import new_trace
 from synthetic_catalog import run_of, variant
 from synthetic_fleet import small_test
-from synthetic_tests import MS, MadeTest, closed_loop, write_step
+from synthetic_tests import MS, MadeTest, closed_loop, rows_of, write_step
 
 import blkreel
 from blkreel.analysis.metrics.definitions.registry import metric_of
@@ -80,6 +80,13 @@ def test_a_test_has_its_score_and_its_tables(tmp_path, a_test):
     full = result["results"]["figures"]["states"]["full"]
     assert metrics.value["latency/full:reads/p99_ns"] == full["reads"]["p99_ns"]
     assert catalog.entries().kind.tolist() == ["test"]
+
+
+def test_the_workload_of_a_changed_test_has_the_changes_in_its_title(tmp_path):
+    test = MadeTest(tmp_path / "t", "trace", quick=True, scale=0.25)
+    test.told |= {"overrides": {"lead": "2s"}, "parameters_text": {"lead": "2.00 s", "reads": "10"}}
+    test.step("trace", {"state": "full", "repeat": 1}, rows_of([0, MS], MS), do="replay")
+    assert collected(test.path)[0]["workload"]["title"] == "a-test of trace, quick, scaled to 25 %, lead 2.00 s"
 
 
 @pytest.mark.parametrize(("kind", "unit", "text"), [
