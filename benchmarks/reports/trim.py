@@ -1,6 +1,6 @@
 """trim: latency that discards add to concurrent reads, and the time for a whole drive."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -23,12 +23,12 @@ from blkreel.benchmarks.results.document import (
     by_state,
     figure_series,
     figure_table,
+    in_state,
     over_repeats,
     without,
 )
 from blkreel.benchmarks.step import BenchmarkStep
 from blkreel.benchmarks.step_metrics import Array
-from blkreel.benchmarks.step_metrics.sensors import sensors_of
 from blkreel.benchmarks.step_metrics.step_stats import COLUMNS, StepStats, arrays, step_stats
 from blkreel.common.binning import grouped
 from blkreel.traces.format.schema import OPS
@@ -43,21 +43,19 @@ _MOST_PAIRED = 2000
 
 @dataclass(frozen=True)
 class Measured:
-    """One entry per discarded extent. added_ns: NaN where no background I/O met it."""
+    """One entry per discarded extent. added_ns: NaN where no background I/O met it. alone_ns: the responses of the
+    background I/Os that met none."""
 
-    stats: StepStats
     bytes: Array
     took_ns: Array
     added_ns: Array
-    median_ns: int | None
+    alone_ns: Array
     background_ops: int
 
 
 def _measure(directory: Path, trace: Trace) -> Measured:
-    stats = StepStats(sensors_of(directory))
     discards, background = [], []
     for columns in arrays(trace, [*COLUMNS, "due_ns"]):
-        stats.feed({name: columns[name] for name in COLUMNS})
         has_latency = columns["latency_ns"] >= 0
         due_ns = np.where(columns["due_ns"] >= 0, columns["due_ns"], columns["submit_ns"])
         complete_ns = columns["submit_ns"] + columns["latency_ns"]
@@ -67,12 +65,23 @@ def _measure(directory: Path, trace: Trace) -> Measured:
         background.append(np.column_stack([due_ns, complete_ns])[is_background])
     submit_ns, complete_ns, length_bytes = np.concatenate([*discards, np.empty((0, 3), np.int64)]).T
     due_ns, done_ns = np.concatenate([*background, np.empty((0, 2), np.int64)]).T
-    added_ns, median_ns = added_latency(submit_ns, complete_ns, due_ns, done_ns)
-    return Measured(stats, length_bytes, complete_ns - submit_ns, added_ns, median_ns, len(due_ns))
+    added_ns, alone_ns = added_latency(submit_ns, complete_ns, due_ns, done_ns)
+    return Measured(length_bytes, complete_ns - submit_ns, added_ns, alone_ns, len(due_ns))
 
 
-def added_latency(submit_ns: Array, complete_ns: Array, due_ns: Array, done_ns: Array) -> tuple[Array, int | None]:
-    """(by how much the slowest background I/O that met each discard exceeds the median, that median).
+def _pooled(runs: Sequence[Measured]) -> Measured:
+    return Measured(np.concatenate([run.bytes for run in runs]), np.concatenate([run.took_ns for run in runs]),
+                    np.concatenate([run.added_ns for run in runs]), np.concatenate([run.alone_ns for run in runs]),
+                    sum(run.background_ops for run in runs))
+
+
+def _median(values: Array) -> int | None:
+    """By nearest rank."""
+    return int(np.sort(values)[-(-len(values) // 2) - 1]) if len(values) else None
+
+
+def added_latency(submit_ns: Array, complete_ns: Array, due_ns: Array, done_ns: Array) -> tuple[Array, Array]:
+    """(by how much the slowest background I/O that met each discard exceeds the median, the responses of that median).
 
     A background I/O meets a discard where [due, done) overlaps [submit, complete) of it. The median, by nearest rank,
     is of the responses of those that met none. NaN for a discard that nothing met, or where every I/O met one.
@@ -88,11 +97,9 @@ def added_latency(submit_ns: Array, complete_ns: Array, due_ns: Array, done_ns: 
         if selected.any():
             slowest[index] = response_ns[low:high][selected].max()
         met[low:high] |= selected
-    alone = np.sort(response_ns[~met])
-    if not len(alone):
-        return np.full(len(submit_ns), np.nan), None
-    median_ns = int(alone[-(-len(alone) // 2) - 1])
-    return slowest - median_ns, median_ns
+    alone_ns = response_ns[~met]
+    median_ns = _median(alone_ns)
+    return slowest - (np.nan if median_ns is None else median_ns), alone_ns
 
 
 def slope(count_bytes: Array, duration_ns: Array) -> tuple[float, float] | None:
@@ -121,22 +128,24 @@ def median_slope(count_bytes: Array, duration_ns: Array) -> float | None:
 def report(test: Test, runs: Runs) -> Content:
     """Role extents, labels state and repeat if there are any; role whole, labels state and before."""
     content, rows, lines = Content(method=list(METHOD)), [], []
-    extents = by_state(runs.measured(EXTENTS, _measure))
-    for state, step, run in [(state, *pair) for state, own in extents.items() for pair in own]:
-        sizes = _sizes(run)
-        rows.append({**_slopes(step, run), "state": state or None,
+    for state, own in by_state(runs.measured(EXTENTS, _measure)).items():
+        title, pooled = own[0][0].title, _pooled([run for _, run in own])
+        sizes = _sizes(pooled)
+        rows.append({**_row([run for _, run in own], pooled), "state": state or None,
                      "by_size": {str(row["bytes"]): without(row, "bytes", "why") for row in sizes}})
-        lines += _points(step, run)
-        content.tables.append(figure_table(f"By size: {step.title}", [metric.size("bytes", "Extent"), *SIZES], sizes))
+        lines += _points(in_state(title, state), pooled)
+        content.tables.append(figure_table(in_state(f"By size: {title}", state),
+                                           [metric.size("bytes", "Extent"), *SIZES], sizes))
     whole = _by_contents(runs.measured(WHOLE, step_stats))
     wholes = [{"state": state, "bytes": own[0].without_data.bytes, "n": len(own),
                **over_repeats("s_per_gb", [_s_per_gb(stats) for stats in own]),
                **over_repeats("took_ns", [stats.makespan_ns or None for stats in own])} for state, own in whole.items()]
     content.figures = {
-        "extents": {_key(row): row for row in rows},
+        "extents": {str(row["state"] or "run"): row for row in rows},
         "whole": {row["state"]: without(row, "state") for row in wholes}}
     content.tables = [
-        figure_table("Added latency by discarded size", [metric.STATE, metric.REPEAT, *SLOPES], rows),
+        figure_table("Added latency by discarded size",
+                     [metric.STATE, *metric.with_spread(SLOPES), *_OF_EXTENTS, metric.REPEATS], rows),
         figure_table("Discard of the whole drive", _WHOLE, wholes), *content.tables]
     if lines:
         content.series.append(figure_series("Latency by size of the discarded extent", ("extent", "bytes"),
@@ -155,32 +164,34 @@ def _by_contents(measured: list[tuple[BenchmarkStep, StepStats]]) -> dict[str, l
     return grouped((f"{state} after {was}" if len(before[state]) > 1 else state, stats) for state, was, stats in wholes)
 
 
-def _key(row: Figures) -> str:
-    """A run's name in the figures: its state, and which repeat it is from the second on."""
-    name = str(row["state"] or "run")
-    return name if row["repeat"] == 1 else f"{name}-{row['repeat']}"
-
-
 def _s_per_gb(stats: StepStats) -> float | None:
     count_bytes = stats.without_data.bytes
     return stats.makespan_ns / count_bytes if count_bytes else None  # ns a byte are s a GB
 
 
-def _slopes(step: BenchmarkStep, run: Measured) -> Figures:
-    added, own = slope(run.bytes, run.added_ns), slope(run.bytes, run.took_ns)
-    met, sizes = int((~np.isnan(run.added_ns)).sum()), len(np.unique(run.bytes))
+def _row(runs: Sequence[Measured], pooled: Measured) -> Figures:
+    """Slopes of the lines through the extents of all repeats, and those of each repeat."""
+    of_repeats, slopes = [_slopes(run) for run in runs], _slopes(pooled)
+    met, sizes = int((~np.isnan(pooled.added_ns)).sum()), len(np.unique(pooled.bytes))
     why: dict[str, str] = {}
-    if added is None:
+    if slopes["added_s_per_gb"] is None:
         no_slope = "no background I/O met a discard" if not met else "fewer than two sizes met"
         why |= dict.fromkeys(("added_s_per_gb", "added_median_s_per_gb"), no_slope)
-    if own is None:
+    if slopes["own_s_per_gb"] is None:
         why |= dict.fromkeys(("own_s_per_gb", "own_median_s_per_gb"), "fewer than two sizes")
-    return {"repeat": step.repeat, "added_s_per_gb": added and added[0],
-            "added_at_nothing_ns": added and added[1] * SECOND_NS,
+    row: Figures = {"n": len(runs)}
+    for metric_of_row in SLOPES:
+        row |= over_repeats(metric_of_row.key, [of_repeat[metric_of_row.key] for of_repeat in of_repeats])
+    return {**row, **slopes, "extents": len(pooled.bytes), "sizes": sizes, "met": met,
+            "background_median_ns": _median(pooled.alone_ns), "background_ops": pooled.background_ops, "why": why}
+
+
+def _slopes(run: Measured) -> Figures:
+    added, own = slope(run.bytes, run.added_ns), slope(run.bytes, run.took_ns)
+    return {"added_s_per_gb": added and added[0], "added_at_nothing_ns": added and added[1] * SECOND_NS,
             "added_median_s_per_gb": median_slope(run.bytes, run.added_ns), "own_s_per_gb": own and own[0],
             "own_at_nothing_ns": own and own[1] * SECOND_NS,
-            "own_median_s_per_gb": median_slope(run.bytes, run.took_ns), "extents": len(run.bytes), "sizes": sizes,
-            "met": met, "background_median_ns": run.median_ns, "background_ops": run.background_ops, "why": why}
+            "own_median_s_per_gb": median_slope(run.bytes, run.took_ns)}
 
 
 def _sizes(run: Measured) -> list[Figures]:
@@ -197,12 +208,12 @@ def _sizes(run: Measured) -> list[Figures]:
     return rows
 
 
-def _points(step: BenchmarkStep, run: Measured) -> list[tuple[str, list[float], list[float]]]:
+def _points(title: str, run: Measured) -> list[tuple[str, list[float], list[float]]]:
     order = np.argsort(run.bytes, kind="stable")
     added = [(int(size), float(value)) for size, value in zip(run.bytes[order], run.added_ns[order], strict=True)
              if not np.isnan(value)]
-    return [(f"{step.title}: added to reads", [x for x, _ in added], [y for _, y in added]),
-            (f"{step.title}: of the discard", run.bytes[order].tolist(), run.took_ns[order].tolist())]
+    return [(f"{title}: added to reads", [x for x, _ in added], [y for _, y in added]),
+            (f"{title}: of the discard", run.bytes[order].tolist(), run.took_ns[order].tolist())]
 
 
 _LINE = "least-squares line with a constant through one point for each extent"
@@ -212,8 +223,8 @@ SLOPES = [
     metric.number("added_s_per_gb", "Added to reads", "s/GB", _LINE, "lower"),
     metric.number("added_median_s_per_gb", "by medians", "s/GB", _THEIL, "lower"),
     metric.number("own_s_per_gb", "Of the discard", "s/GB", _LINE, "lower"),
-    metric.number("own_median_s_per_gb", "by medians", "s/GB", _THEIL, "lower"), *_EXTENTS,
-    metric.duration("background_median_ns", "Reads undisturbed, median", "nearest rank")]
+    metric.number("own_median_s_per_gb", "by medians", "s/GB", _THEIL, "lower")]
+_OF_EXTENTS = [*_EXTENTS, metric.duration("background_median_ns", "Reads undisturbed, median", "nearest rank")]
 SIZES = [
     *_EXTENTS, metric.duration("added_ns", "Added to reads, median", "of its extents: longest response of a read that "
                                "met it, less the median response of the reads that met none"),
@@ -229,9 +240,9 @@ METHOD = [
     ("Added latency", "For each discarded extent: the longest response (complete − due) of a background read that met "
      "it, less the median response of the reads that met no discard. A read meets a discard if its [due, complete) "
      "overlaps [submit, complete) of the discard (D). Extents that no read met have no point: no read was delayed."),
-    ("Slope", "Least squares with a constant through one point per extent, (bytes, added latency), in s/GB; at least "
-     "two sizes (D). Also the median of the slopes between all pairs of different sizes (Theil, Sen), which single "
-     "outliers do not move, and both for the discards' own latency."),
+    ("Slope", "Least squares with a constant through one point per extent of all repeats, (bytes, added latency), in "
+     "s/GB; at least two sizes (D). Also the median of the slopes between all pairs of different sizes (Theil, Sen), "
+     "which single outliers do not move, and both for the discards' own latency."),
     ("Discard of the whole drive", "Makespan of all its discards, max(complete) − min(submit), / bytes discarded."),
 ]
 
@@ -244,16 +255,14 @@ def sections(context: ChartContext) -> Iterator[Section]:
     yield section("whole", "The whole drive discarded", (_whole(context),))
 
 
-def _runs(context: ChartContext) -> Iterator[tuple[DriveResults, str, str, int | None]]:
-    """(drive, key in its figures, state, repeat) of each run of extents."""
-    for drive in context.drives:
-        for index in drive.keys("extents"):
-            yield (drive, index, drive.value("extents", index, "state").value or "",
-                   drive.value("extents", index, "repeat").value)
+def _runs(context: ChartContext) -> list[tuple[DriveResults, str, str]]:
+    """(drive, key in its figures, state) of each state with extents."""
+    return [(drive, key, drive.value("extents", key, "state").value or "")
+            for drive in context.drives for key in drive.keys("extents")]
 
 
 def _by_size(context: ChartContext) -> Iterator[Chart]:
-    runs = [(drive, index, state) for drive, index, state, repeat in _runs(context) if repeat in (1, None)]
+    runs = _runs(context)
     states = list(dict.fromkeys(state for _, _, state in runs))
     for key, id_, title, what in (
             ("added_ns", "trim", "Latency added to reads, by size of the discard", "added latency"),
@@ -282,13 +291,13 @@ def _by_size(context: ChartContext) -> Iterator[Chart]:
 
 
 def _slopes_chart(context: ChartContext) -> Chart | None:
-    states = list(dict.fromkeys(state for _, _, state, _ in _runs(context)))
-    where = {(drive.key, state): index for drive, index, state, repeat in _runs(context) if repeat in (1, None)}
+    states = list(dict.fromkeys(state for _, _, state in _runs(context)))
+    where = {(drive.key, state): index for drive, index, state in _runs(context)}
     metric_rows = [MetricRow(drive, ("extents", index), {"state": state, "run": index})
-              for drive, index, state, _ in _runs(context)]
+                   for drive, index, state in _runs(context)]
     if not metric_rows:
         return None
-    table = metric_table("Slopes", metric_rows, SLOPES, ("extents", "{run}"),
+    table = metric_table("Slopes", metric_rows, [*SLOPES, *_OF_EXTENTS, metric.REPEATS], ("extents", "{run}"),
                          (Column("state", "State"), Column("run", "Run")))
     parts = [(f"state {state}" if state else "", lambda drive, state=state: (
         "extents", where.get((drive.key, state), "none"), "added_s_per_gb")) for state in states]

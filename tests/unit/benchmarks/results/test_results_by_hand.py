@@ -298,7 +298,7 @@ def test_enough_for_p99_99(tmp_path):
 
 # Trim.
 
-def trim(tmp_path, added=lambda size: 2 * MS + size // 1000, own=lambda size: MS + size // 500, sizes=None, **more):
+def extents(added=lambda size: 2 * MS + size // 1000, own=lambda size: MS + size // 500, sizes=None):
     """Reads each ms of 100 µs; one discard a second, during which the reads due in it wait for `added`."""
     sizes = sizes or [MIB, 16 * MIB, 64 * MIB, 256 * MIB] * 3
     due = np.arange(0, (len(sizes) + 2) * SECOND, MS)
@@ -308,10 +308,13 @@ def trim(tmp_path, added=lambda size: 2 * MS + size // 1000, own=lambda size: MS
         first = np.searchsorted(due, begin)
         if due[first] < begin + own(size):
             latency[first] = 100 * US + added(size)
+    return both(rows_of(due, latency, due_ns=due, stream=0),
+                rows_of(begins, [own(size) for size in sizes], op=3, length_bytes=sizes, stream=1))
+
+
+def trim(tmp_path, **more):
     test = MadeTest(tmp_path / "t", "trim")
-    test.step("extents", {}, both(rows_of(due, latency, due_ns=due, stream=0),
-                                  rows_of(begins, [own(size) for size in sizes], op=3, length_bytes=sizes, stream=1)),
-              **more)
+    test.step("extents", {}, extents(**more))
     for state, took in (("empty", SECOND), ("full", 8 * SECOND)):
         test.step("whole", {"state": state}, rows_of([0, took // 2], took // 2, op=3, length_bytes=2 * GIB),
                   do="discard")
@@ -344,6 +347,24 @@ def test_trim_by_hand(tmp_path):
     whole = document["figures"]["whole"]
     assert whole["full"]["s_per_gb"] == pytest.approx(8 / (4 * GIB / 1e9))
     assert whole["empty"]["s_per_gb"] == pytest.approx(1 / (4 * GIB / 1e9))
+
+
+def test_the_line_goes_through_the_extents_of_all_repeats(tmp_path):
+    """The first repeat alone was the result of six."""
+    test = MadeTest(tmp_path / "t", "trim")
+    for state, factor in (("data", 1), ("full", 10)):
+        for repeat in (1, 2, 3):
+            test.step("extents", {"state": state, "repeat": repeat},
+                      extents(added=lambda size, f=factor * repeat: MS + f * size // 1000))
+    document = results_of(test.path)
+    for state, factor in (("data", 1), ("full", 10)):
+        row = document["figures"]["extents"][state]
+        assert row["added_s_per_gb"] == pytest.approx(0.002 * factor, rel=1e-3)
+        assert row["added_s_per_gb_repeats"] == pytest.approx([0.001 * factor, 0.002 * factor, 0.003 * factor],
+                                                              rel=1e-3)
+        assert (row["n"], row["extents"], row["met"], row["background_median_ns"]) == (3, 36, 36, 100 * US)
+    titles = [table["title"] for table in document["tables"]]
+    assert len(set(titles)) == len(titles) and sum(title.endswith("state full") for title in titles) == 1
 
 
 def test_one_odd_extent_does_not_move_the_median_slope(tmp_path):
