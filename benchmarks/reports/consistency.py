@@ -12,7 +12,6 @@ from blkreel.analysis.charts.over_time import MOST_POINTS, Panel, extremes, time
 from blkreel.analysis.metrics.accumulator import SECOND_NS
 from blkreel.analysis.metrics.definitions.metric import NUMBER
 from blkreel.analysis.metrics.partials.formulas import consistency
-from blkreel.analysis.stats.intervals import geometric_mean
 from blkreel.benchmarks import metric
 from blkreel.benchmarks.charts.chart_context import ChartContext, ranking, state_section
 from blkreel.benchmarks.charts.tables import plain
@@ -24,6 +23,7 @@ from blkreel.benchmarks.results.document import (
     by_state,
     figure_series,
     figure_table,
+    over_repeats,
     without,
 )
 from blkreel.benchmarks.step import BenchmarkStep
@@ -141,9 +141,10 @@ def _of_state(rows: list[Figures]) -> Figures:
     """The figures of one state: of its only run, or of several the geometric means, and each run."""
     if len(rows) == 1:
         return {**without(rows[0], "state", "repeat"), "n": 1}
-    means = {key: geometric_mean([row[key] for row in rows])
-             for key in ("mean_iops", "score", "downside_score", "whole_iops", "whole_mb_s", "steady_iops")}
-    return {**means, "n": len(rows), "runs": [without(row, "state", "why") for row in rows]}
+    figures: Figures = {"n": len(rows), "runs": [without(row, "state", "why") for row in rows]}
+    for key in ("mean_iops", "score", "downside_score", "whole_iops", "whole_mb_s", "steady_iops", *_POWER):
+        figures |= over_repeats(key, [row[key] for row in rows])
+    return {**figures, "why": {key: why for row in rows for key, why in row["why"].items()}}
 
 
 def _series(names: list[str], measured: list[tuple[BenchmarkStep, Measured]],
@@ -183,6 +184,7 @@ WHOLE = [
     metric.duration("stall_period_ns", "Stalls every", "mean interval of periodic pauses", ""),
     metric.duration("stall_ns", "Stall", "median pause, less the usual time between completions"), metric.MAX_LATENCY,
     metric.number("max_temperature_c", "Hottest", "°C", "highest sample", "lower"), *metric.POWER]
+_POWER = [power.key for power in metric.POWER]
 LAST = metric.number("last_s", "Last", "s")
 LAST_PART = [metric.STATE, metric.REPEAT, LAST, *SCORES]
 WHOLE_RUN = [metric.STATE, metric.REPEAT, *(figure for figure in WHOLE if figure.key != "whole_mb_s")]
@@ -214,7 +216,7 @@ def sections(context: ChartContext) -> Iterator[Section]:
             _over_time(context, state, "whole", "iops-temperature", "IOPS and temperature"),
             _over_time(context, state, "last", "last-part", "IOPS and temperature, the last part"),
             _scores(context, state, "downside", "downside_score", "Evenness: dips only",
-                    "Median / size of the dips below it: only slow seconds count."),
+                    "Upper quartile / size of the dips below it: only slow seconds count."),
             _scores(context, state, "consistency", "score", "Consistency",
                     "The published score: fast seconds lower it as well."),
             _scores(context, state, "mean-iops", "mean_iops", "IOPS of the last part"),

@@ -67,11 +67,13 @@ def sweep(test: Test, measured: list[tuple[BenchmarkStep, StepStats]]) -> tuple[
     wanted = {step.labels.get("depth") for step in test.steps
               if step.role == ROLE and state_label(step) == state_label(first)
               and other_labels(step, "depth") == other_labels(first, "depth")}
+    best = max((row for row in rows if row["mb_s"] is not None), key=lambda row: float(row["mb_s"]),
+               default={"mb_s": None})
     maxima = [row["max_ns"] for row in rows if row["max_ns"] is not None]
     return rows, {
         "depths": {str(row["depth"]): without(row, "depth", "why") for row in rows},
         "mean_of_maxima_ns": sum(maxima) / len(maxima) if maxima else None,
-        "best_mb_s": max((row["mb_s"] for row in rows if row["mb_s"] is not None), default=None),
+        **{f"best_{key}": value for key, value in best.items() if key.startswith("mb_s")},
         # Of a sweep that lacks a depth, the best may be the missing one.
         "lowest_depth_with_95_percent":
             lowest_enough([(row["depth"], row["mb_s"]) for row in rows]) if wanted == set(groups) else None,

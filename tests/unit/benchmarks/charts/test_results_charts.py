@@ -5,16 +5,19 @@ import json
 import math
 import re
 
+import numpy as np
 import pytest
 import vl_convert
 from documents import check_vega_lite
 from synthetic_fleet import KINDS, another, fleet, single, small_test
-from synthetic_tests import MadeTest, closed_loop
+from synthetic_tests import MS, MadeTest, closed_loop
 
 from blkreel.analysis.charts.model import FORMATS, MOST_MARKS
 from blkreel.analysis.charts.theme import NO_BRAND
 from blkreel.analysis.report.html.page import render_page
+from blkreel.benchmarks.charts.drives import drives_of
 from blkreel.benchmarks.reports.page import page_of
+from blkreel.benchmarks.reports.registry import REPORTS
 from blkreel.benchmarks.reports.results import results_of
 from blkreel.benchmarks.results.compared import compared
 from blkreel.common.errors import UsageError
@@ -326,6 +329,22 @@ def test_repeats_within_a_test_give_an_interval_too(tmp_path):
     whole = chart(page_of(document), "depth-sweep").table.rows[0].remarks["mb_s"]
     assert whole.startswith("95 %: ")
     assert len(document["figures"]["states"]["full"]["depths"]["1"]["mb_s_repeats"]) == 6
+
+
+@pytest.mark.parametrize(("report", "role", "labels"), [
+    ("consistency", "consistency", [{}]), ("depths", "depth", [{"depth": 1}]),
+    ("rounds", "round", [{"round": number} for number in range(1, 6)])])
+def test_the_score_is_of_all_repeats(tmp_path, report, role, labels):
+    """It was that of the first repeat, or had no interval."""
+    test = MadeTest(tmp_path / "t", report)
+    random = np.random.default_rng(1)
+    for repeat in range(1, 7):
+        for each in labels:
+            test.step(role, {"state": "full", "repeat": repeat, **each},
+                      closed_loop(4000, random.integers(MS, 60 * MS, 4000), op=1))
+    (drive,) = drives_of(results_of(test.path))
+    score = REPORTS[report].headline(drive)
+    assert score.n == 6 and score.low < score.value < score.high and score.smallest < score.value < score.largest
 
 
 def test_other_parameters_or_another_unit_are_no_repetition(documents):
