@@ -79,11 +79,15 @@ def _attached(group: Sequence[NamedResults]) -> Attached:
     content = cast(Document, results[0] if len(results) == 1 else compared(paths, results))
     drives = drives_of(content)
     report = REPORTS[content["report"]]
-    runs = {drive.key: value.repeats for drive in drives if (value := report.headline(drive)) is not None}
+    invalid = [drive for drive in drives if drive.verdict["level"] == "invalid"]
+    runs = {drive.key: value.repeats for drive in drives
+            if drive not in invalid and (value := report.headline(drive)) is not None}
     title = str(content["test"] or content["report"])
     score = Score(title, "score", report.better == "higher", report.headline_unit.text, runs)
     return Attached(content, score, models_of(drives),
-                    lambda highlight, drives_file: page_of(content, highlight, drives_file))
+                    lambda highlight, drives_file: page_of(content, highlight, drives_file),
+                    [f"{title}: {drive.key} left out, invalid ({drive.verdict['reasons'][0]['text']})"
+                     for drive in invalid])
 
 
 def _written(document: Results, output: str | Path | None, force: bool, view: View) -> Document:

@@ -65,6 +65,7 @@ def compare_fleet(fleet: Fleet, output: Output | None = None, *, force: bool = F
         _check_service_times(fleet)
     built, sections = document.comparison(fleet.measured, drop_invalid, entry_of)
     _add_notes(built, fleet)
+    built["notes"] += compare_page.notes_of(attached)
     models = models_of(built["sections"])
     scores = [attachment.score for attachment in attached]
     view.check_drives({**{label: model for attachment in attached for label, model in attachment.models.items()},
@@ -91,10 +92,11 @@ def compare_attached(attached: Sequence[Attached], output: Output | None = None,
     models = {label: model for attachment in attached for label, model in attachment.models.items()}
     view.check_drives(models)
     under_test = chosen(view.highlight, models)
-    over = overview_of_scores([attachment.score for attachment in attached], under_test)
+    notes = compare_page.notes_of(attached)
+    over = overview_of_scores([attachment.score for attachment in attached], under_test, notes)
     built = {"version": document.VERSION, "kind": "compare", "blkreel": __version__, "parameters": {},
              "answer": answer_document(answer_of_workloads(over)), "relative_performance": relative_document(over),
-             "notes": [], "dropped_runs": [], "sections": [], "cache": {},
+             "notes": list(notes), "dropped_runs": [], "sections": [], "cache": {},
              "benchmarks": [attachment.document for attachment in attached]}
     view.write(built, lambda: compare_page.page_of_attached(over, attached, under_test, view.drives_file), output,
                force)

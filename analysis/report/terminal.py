@@ -74,7 +74,8 @@ def benchmark_lines(document: Document, width: int) -> list[str]:
 
     columns = [TextColumn("", labels, right=False), TextColumn("all benchmarks", cells(overall)),
                *(TextColumn(workload["title"], cells(workload["drives"])) for workload in workloads)]
-    return [*_wrapped(document["answer"]["sentence"], width),
+    return [*(line for note in document["notes"] for line in _wrapped(f"Note: {note}", width)),
+            *_wrapped(document["answer"]["sentence"], width),
             *(line for part in in_parts(columns, width) for line in lines_of(part)),
             *_wrapped(f"100 % is {relative['reference']}. {document['answer']['differences']}".rstrip(), width)]
 

@@ -91,16 +91,17 @@ def overview_of(sections: Sequence[Document], under_test: str | None,
     return overview(sections, reference, scores) if reference else None
 
 
-def overview_of_scores(scores: Sequence[Score], under_test: str | None) -> Overview:
+def overview_of_scores(scores: Sequence[Score], under_test: str | None, notes: Sequence[str] = ()) -> Overview:
     """Of workloads without runs, relative to the drive under test, or else to the best drive of the first one that
-    shares a drive with another. Raises UsageError, with the drives of each, if no two share two drives."""
+    shares a drive with another. Raises UsageError, with the drives of each and the notes, if no two share two drives.
+    """
     shared = [label for score in scores for label in best_first(
                   {label: geometric_mean(runs) for label, runs in score.runs.items()}, score.higher_is_better)
               if sum(label in other_score.runs for other_score in scores) >= FEWEST_WORKLOADS]
     for reference in [under_test] if under_test else shared:
         if overview_ := overview((), reference, scores):
             return overview_
-    drives = "; ".join(f"{score.title}: {', '.join(score.runs) or 'no result'}" for score in scores)
+    drives = "; ".join([*(f"{score.title}: {', '.join(score.runs) or 'no result'}" for score in scores), *notes])
     raise UsageError(f"no two drives have results of {FEWEST_WORKLOADS} benchmarks ({drives})",
                      "name results of the same drives, with equal --label, or of one benchmark")
 

@@ -34,12 +34,14 @@ MOST_DRAWN = 8  # sections: for a fleet of traces, charts of all would make the 
 @dataclass(frozen=True)
 class Attached:
     """Results of another kind on the page of a comparison. score: what the matrix of workloads has of them. page: of
-    the same kind of drives, by their labels; its sections follow those of the comparison."""
+    the same kind of drives, by their labels; its sections follow those of the comparison. notes: on what the score
+    leaves out."""
 
     document: Document
     score: Score
     models: dict[str, str]
     page: Callable[[str | None, DrivesFile | None], Page]
+    notes: Sequence[str] = ()
 
 
 def page_of(document: Document, sections: Sequence[Section], highlight: str | None = None,
@@ -86,9 +88,13 @@ def page_of_attached(over: Overview, attached: Sequence[Attached], under_test: s
     chart = workload_matrix(over, labels)
     sections = (PageSection("overview", "All workloads", (chart,)),) if chart else ()
     lead = f"{len(attached)} benchmarks of {len(labels)} drives."
-    page = Page("compare", _title(labels, under_test), lead, (), sections,
+    page = Page("compare", _title(labels, under_test), lead, (), sections, notices=notes_of(attached),
                 answer=workloads.answer(over))
     return _with_attached(page, attached, under_test, drives_file)
+
+
+def notes_of(attached: Sequence[Attached]) -> tuple[str, ...]:
+    return tuple(note for attachment in attached for note in attachment.notes)
 
 
 def _with_attached(page: Page, attached: Sequence[Attached], under_test: str | None,

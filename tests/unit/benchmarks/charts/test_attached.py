@@ -1,6 +1,7 @@
 """Runs and benchmarks on one page."""
 
 import json
+import shutil
 
 import numpy as np
 import pytest
@@ -81,6 +82,19 @@ def test_several_benchmarks_without_runs_are_a_matrix(blkreel, benchmarks, tmp_p
     assert len(document["benchmarks"]) == 2 and set(document["relative_performance"]["drives"]) == set(LABELS)
     refused = blkreel("compare", *benchmarks, "--fail-if", "read_p99 > 1ms", check=False)
     assert refused.returncode == 2 and "several benchmarks without runs" in refused.stderr
+
+
+def test_an_invalid_benchmark_is_in_no_score(blkreel, review, benchmarks, tmp_path):
+    """A drive had 24 % of the performance of another by a sweep that ended after its first depth."""
+    unfinished = shutil.copytree(benchmarks[-1], tmp_path / "unfinished")
+    told = json.loads((unfinished / "test.json").read_text())
+    told["steps"][-1] |= {"status": "failed", "error": "interrupted"}
+    (unfinished / "test.json").write_text(json.dumps(told))
+    refused = blkreel("compare", *benchmarks[:-1], unfinished, check=False)
+    note = "qd1: drive B left out, invalid (1 step failed: "
+    assert refused.returncode == 2 and note in refused.stderr
+    document = json.loads(blkreel("compare", *review[1], *benchmarks[2:-1], unfinished, "--json").stdout)
+    assert document["relative_performance"] is None and any(each.startswith(note) for each in document["notes"])
 
 
 def test_benchmarks_of_different_drives_name_the_drives_of_each(blkreel, benchmarks):
