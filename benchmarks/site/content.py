@@ -72,8 +72,8 @@ class Condition:
 
 @dataclass(frozen=True)
 class SiteDrive:
-    """rows: all its results, the newest last. from_file: its entry in drives.toml. overall: None without a result under
-    each condition of the overview."""
+    """rows: all results of its label, the newest last, of one unit or of several. from_file: its entry in drives.toml.
+    overall: None without a result under each condition of the overview."""
 
     label: str
     rows: tuple[Row, ...]
@@ -219,8 +219,10 @@ def _columns(conditions: Sequence[Condition]) -> tuple[Condition, ...]:
 
 
 def _drive(label: str, rows: list[Row], drives_file: DrivesFile | None) -> SiteDrive:
-    newest = rows[-1]
-    facts: dict[str, Any] = {"model": newest["model"], "firmware": newest["firmware"],
+    newest, units = rows[-1], {row["unit"] for row in rows} - {""}
+    firmware = dict.fromkeys(row["firmware"] for row in rows if row["firmware"])
+    facts: dict[str, Any] = {"model": newest["model"], "firmware": ", ".join(firmware),
+                             "units": str(len(units)) if len(units) > 1 else "",
                              "interface": newest["interface"], "kind": newest["drive_kind"]}
     from_file = drives_file.find(label, newest["model"] or "") if drives_file else None
     if drives_file:

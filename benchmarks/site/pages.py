@@ -370,8 +370,8 @@ class Maker:
     def _entry(self, drive: SiteDrive, link: str = "", rows: Sequence[Result] = ()) -> Entry:
         """rows: whose verdict it has; by default that of all results of the drive."""
         facts = dict(drive.facts)
-        if drive.capacity_bytes:
-            facts["capacity"] = size(drive.capacity_bytes)
+        if capacities := dict.fromkeys(row["capacity_bytes"] for row in drive.rows if row["capacity_bytes"]):
+            facts["capacity"] = ", ".join(map(size, capacities))
         return Entry(drive.label, facts, judged((), _level(rows or drive.rows)), place=drive.place,
                      link=link)
 

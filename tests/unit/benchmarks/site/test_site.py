@@ -12,6 +12,7 @@ from xml.etree import ElementTree
 
 import pandas as pd
 import pytest
+from synthetic_catalog import variant
 from synthetic_site import DRIVES, HOSTILE, WORKLOADS, fill, put, result_of
 
 from blkreel.analysis.report import drives_file
@@ -382,6 +383,18 @@ def test_results_that_differ_in_an_input_are_no_repetitions(own, account, words)
     assert words in other.detail and words not in usual.detail
     with pytest.raises(UsageError, match="2 kinds of inputs: "):
         selected([row for row in catalog.result_table().to_pylist() if row["label"] == "Slow"], Selection(WORKLOADS[0]))
+
+
+def test_a_label_of_several_units_names_them(own):
+    """The facts were those of the newest result, and the value of all."""
+    catalog, run, site = own
+    for number, unit, firmware in ((903, "1a", "1.0"), (904, "2b", "2.0")):
+        drive = {**run["drive"], "unit": unit, "firmware": firmware, "capacity_bytes": number * 10**9}
+        put(catalog, variant(result_of(run, number, "Slow", WORKLOADS[0], 0.25), number, label="Slow", drive=drive))
+    build(catalog, site)
+    html = page_of(site, "drives", "slow").read_text()
+    words = " ".join(re.sub(r"<[^>]*>", " ", html).split())
+    assert re.search(r"firmware [^ ]*,? ?1\.0, 2\.0", words) and "903 GB, 904 GB" in words
 
 
 def test_results_without_a_value_are_counted(own):
