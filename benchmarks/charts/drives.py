@@ -89,8 +89,7 @@ class DriveResults:
 
     def value(self, *path: str) -> Value:
         """A figure over repetitions: tests, and the repeats of each. Rates, times and ratios are geometric means. Text
-        has no value unless all tests agree. Percentiles and maxima of several tests have none, as they are not
-        averaged."""
+        has no value unless all tests agree, nor have percentiles and maxima, as they are not averaged."""
         head, key = path[:-1], path[-1]
         outcomes: list[Any] = []
         why, first = "", None
@@ -104,7 +103,8 @@ class DriveResults:
             first = figures[key] if first is None else first
             why = why or (figures.get("why") or {}).get(key, "")
         present = [value for value in outcomes if value is not None]
-        if not present or any(isinstance(value, bool | str) for value in present):
+        is_agreed = len(self.tests) > 1 and is_pooled(path) and len({*outcomes}) == 1
+        if not present or is_agreed or any(isinstance(value, bool | str) for value in present):
             agreed = present[0] if present and all(value == present[0] for value in present) else None
             return Value(agreed, tuple(outcomes), why=why if agreed is None and not present else
                          "" if agreed is not None else "not the same in all tests")

@@ -307,6 +307,8 @@ def test_tests_of_one_drive_are_repetitions(documents):
     # A maximum is of single I/Os: it is not averaged, and the cell gives the range with its unit.
     assert all(row.values["max_ns"] is None and re.fullmatch(
         r"6 tests: not averaged; [\d.,]+ [µm]s to [\d.,]+ [µm]s", row.why["max_ns"]) for row in rows)
+    assert {row.values["lowest_depth_with_95_percent"] for row in chart(six, "lowest-depth").table.rows} == {
+        documents["depths"]["figures"]["states"]["enterprise"]["lowest_depth_with_95_percent"]}
     assert len(chart(six, "tests").table.rows) == 18
     assert {entry.verdict["level"] for entry in six.entries} == {"valid"}
 
