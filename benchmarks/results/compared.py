@@ -143,10 +143,9 @@ def _tests(named: _Named) -> list[dict[str, Any]]:
 def _repetition_key(test: Results) -> tuple[str, str]:
     """Equal for repetitions of one test on one drive."""
     drive = test["drive"]
-    units = test.get("units") or drive_units([drive])
-    unit = drive.get("serial_hash") or [*units, *map(drive.get, ("model", "firmware", "size_bytes"))]
-    inputs = [test["parameters"], test["scale"], test["quick"], test.get("inputs", {})]
-    return (test["label"] or "", json.dumps([unit, *inputs], sort_keys=True))
+    key = [test.get("units") or drive_units([drive]), *map(drive.get, ("model", "firmware", "size_bytes")),
+           test["parameters"], test["scale"], test["quick"], test.get("inputs", {})]
+    return (test["label"] or "", json.dumps(key, sort_keys=True))
 
 
 def _method(named: _Named) -> list[list[str]]:

@@ -358,13 +358,15 @@ def test_other_parameters_or_another_unit_are_no_repetition(documents):
     emulated = [another(documents["depths"], 1, 1.0) for _ in range(2)]
     for each, latency in zip(emulated, ("80us", "900us"), strict=True):
         each["drive"]["serial_hash"], each["units"] = "", ["/run/blkreel/emulated/usb/drive", f"nil:usb,{latency}"]
-    tests = [one, same, other, unit, *emulated]
-    for path, each in zip("abcdef", tests, strict=True):
+    updated = another(documents["depths"], 1, 1.0)
+    updated["drive"]["firmware"] = "2.0"
+    tests = [one, same, other, unit, *emulated, updated]
+    for path, each in zip("abcdefg", tests, strict=True):
         each["path"] = path
-    page = page_of(compared(list("abcdef"), tests))
+    page = page_of(compared(list("abcdefg"), tests))
     assert [row.values["directory"] for row in chart(page, "tests").table.rows if row.entry == page.entries[0].key]
     assert sorted(len([row for row in chart(page, "tests").table.rows if row.entry == entry.key])
-                  for entry in page.entries) == [1, 1, 1, 1, 2]
+                  for entry in page.entries) == [1, 1, 1, 1, 1, 2]
     assert any("span is not the same" in notice.lower() for notice in page.notices)
 
 
