@@ -57,13 +57,18 @@ def units_of(target: Target) -> list[str]:
 
 
 def check_unchanged(header: BenchmarkHeader, target: Target) -> None:
-    """Raises UsageError if the target is not the drive that the test started on, or has another block size."""
+    """Raises UsageError if the target is not the drive that the test started on, or has another firmware or block size.
+    """
     then = header["drive"]
     units = header.get("units") or drive_units([then])
     if (units, then["size_bytes"]) != (units_of(target), target.drive.size_bytes):
         model = f"{then['model'] or then['path']} of {format_bytes(then['size_bytes'])}"
         raise UsageError(f"{target.path} is another drive: the test was started on {model}",
                          "use the same drive: --on DEVICE")
+    firmware = then.get("firmware", "")
+    if firmware != target.drive.firmware:
+        raise UsageError(f"firmware of {target.path} changed from {firmware!r} to {target.drive.firmware!r} since the "
+                         "test was started", "start the test again with another -o")
     block_bytes = header.get("block_bytes", target.block_bytes)
     if block_bytes != target.block_bytes:
         raise UsageError(f"block size of {target.path} changed from {block_bytes} to {target.block_bytes} bytes: the "

@@ -195,6 +195,8 @@ def test_another_drive_than_it_was_begun_on_is_refused(tmp_path):
     check_unchanged(head, first)
     with pytest.raises(UsageError, match="is another drive"):
         check_unchanged(head, other)
+    with pytest.raises(UsageError, match="changed from '1.0' to '' since"):
+        check_unchanged({"drive": {**head["drive"], "firmware": "1.0"}}, first)
     with pytest.raises(UsageError, match="changed from 4096 to 512 bytes"):
         check_unchanged({**head, "block_bytes": 4096}, first)
 
