@@ -255,8 +255,9 @@ class BenchmarkRunner:
                         about={"test": self.record.header["test"], "step": step.id, "role": step.role,
                                "labels": step.labels})
         try:
+            # The baseline last: reads alone leave the state, and the drive at rest, so that it would not be restored.
             account, asked_to_stop = (
-                run_with_baseline(replay, baseline_plan, between=lambda: self._prepare_again(step))
+                run_with_baseline(replay, baseline_plan, between=lambda: self._prepare_again(step), baseline_last=True)
                 if baseline_plan else replay.issue())
         except Interrupted:
             raise KeyboardInterrupt from None

@@ -1,4 +1,4 @@
-"""`blkreel test trace` replays the reads without the writes first, where a trace reads beside background writes."""
+"""`blkreel test trace` replays the reads again without the writes, where a trace reads beside background writes."""
 
 import json
 
@@ -41,6 +41,17 @@ def test_each_state_is_prepared_for_the_baseline_and_for_the_run(blkreel, tmp_pa
         slowdown = document["figures"]["states"][state]["slowdown_of_read_wait"]
         assert slowdown == account["baseline"]["slowdown"]["read_wait"] == pytest.approx(6, rel=0.02)
     assert "Slowdown by background writes" in [each["title"] for each in document["tables"]]
+
+
+def test_the_baseline_does_not_change_what_the_run_starts_from(blkreel, tmp_path, trace):
+    """On a drive that is full and goes on to empty its cache, the replay of the reads was a rest before the writes."""
+    drive = "nil:64MiB,clock=virtual,cache=8MiB,write_bandwidth=2MB/s,read_latency=100us"
+    runs = [tmp_path / baseline for baseline in ("auto", "none")]
+    for run in runs:
+        blkreel("test", "trace", "--on", drive, "-o", run, "--set", f"trace={trace}", "--set", "states=full", "--set",
+                f"baseline={run.name}", "--set", "idle=original", check=False)
+    writes = [json.loads((run / "results.json").read_text())["figures"]["states"]["full"]["writes"] for run in runs]
+    assert writes[0] == writes[1]
 
 
 @pytest.mark.parametrize("words", [["--set", "baseline=none"], ["--set", "trace=sample:app-start"]])
