@@ -15,9 +15,11 @@ from .schema import FLAGS, HINT_FLAGS, OP_NAMES, OPS, WAKE_COLUMNS, ZONE_MANAGEM
 from .trace import Trace
 from .trace_survey import survey_in
 
+_OTHER_THINK = "think_ns is not submit_ns - the completion of waited_on"
 # Errors that blkreel check --repair removes: by sorting rows, and by removing dependencies.
 _REPAIRABLE = ("submit_ns goes back", "waited_on is not an earlier row", "think_ns without waited_on",
-               "think_ns is negative")
+               "think_ns is negative", _OTHER_THINK)
+_LOOK_BACK = 262_144  # rows: no replay uses a dependency on a row further back
 _LATEST_NS = 1 << 62  # of a completion, and the longest time: 146 years
 # The least value of columns whose other values the rows do not limit; that of times is limited by _LATEST_NS too.
 _LEAST = {"queue_ns": -1, "blocked_ns": -1, "slept_ns": -1, "runnable_ns": -1, "used_ns": -2, "used_by": -1,
@@ -52,9 +54,14 @@ def check(trace: Trace) -> Findings:
         findings.errors.append(f"changed after it was written: {changed}")
     problems: dict[str, _Problem] = {}
     last_submit_ns: int | None = None
+    complete_ns = np.empty(0, np.int64)  # of the latest rows; -1: unknown
     for batch in trace.batches():
         columns = {name: batch[name].to_numpy() for name in batch.schema.names}
-        for text, wrong in wrong_rows(columns, trace.metadata, last_submit_ns, findings.rows):
+        latency_ns = columns["latency_ns"]
+        complete_ns = np.concatenate([complete_ns[-_LOOK_BACK:],
+                                      np.where(latency_ns < 0, -1, columns["submit_ns"] + latency_ns)])
+        for text, wrong in (*wrong_rows(columns, trace.metadata, last_submit_ns, findings.rows),
+                            (_OTHER_THINK, _other_think(columns, complete_ns, findings.rows))):
             if wrong.any():
                 problem = problems.setdefault(text, _Problem(findings.rows + int(np.argmax(wrong))))
                 problem.count += int(wrong.sum())
@@ -120,6 +127,17 @@ def wrong_rows(columns: dict[str, np.ndarray], metadata: Metadata, last_submit_n
         size = sizes[np.where(in_table, columns["device"], 0)]
         # A run of a remapped trace stays inside its own target, which is its device.
         yield "reaches past the end of its device", length_bytes > size - offset_bytes.clip(0)
+
+
+def _other_think(columns: dict[str, np.ndarray], complete_ns: np.ndarray, row: int) -> np.ndarray:
+    """Rows whose think time disagrees with the completion that they waited for. complete_ns ends with their own."""
+    waited_on, think_ns = columns["waited_on"], columns["think_ns"]
+    at = waited_on - (row + len(waited_on) - len(complete_ns))
+    known = ((at >= 0) & (waited_on < np.arange(row, row + len(waited_on)))
+             & (think_ns >= 0) & (think_ns <= _LATEST_NS))
+    parent_ns = complete_ns[np.where(known, at, 0)]
+    wrong: np.ndarray = known & ((parent_ns < 0) | (think_ns != columns["submit_ns"] - parent_ns))
+    return wrong
 
 
 def _known_flags(metadata: Metadata) -> int:
