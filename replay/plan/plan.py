@@ -398,7 +398,7 @@ class TracePlan(Plan):
             if not len(submit_ns):
                 continue
             if waits:
-                counts.read_ahead[lane].add(*_of_ios(io))
+                counts.read_ahead[lane].add(*_of_ios(io, only_reads=bool(self.without)))
             columns = self._mapped(io, source_row, due_ns(pace, submit_ns), waits, pointers)
             if self.without and waits:
                 columns = self._omit_writes(columns)
@@ -506,9 +506,11 @@ class TracePlan(Plan):
                           **optional)
 
 
-def _of_ios(io: Batch) -> tuple[np.ndarray, np.ndarray | None]:
-    """flags and blocked_ns of the rows that are I/Os."""
+def _of_ios(io: Batch, *, only_reads: bool) -> tuple[np.ndarray, np.ndarray | None]:
+    """flags and blocked_ns of the rows that are issued."""
     is_io = ~is_event(io)
+    if only_reads:
+        is_io &= io["op"] == OPS["read"]
     return io["flags"][is_io], io["blocked_ns"][is_io] if "blocked_ns" in io else None
 
 

@@ -190,6 +190,16 @@ def test_read_ahead_is_counted_of_what_the_load_time_covers(trace, image):
     assert plan_of(opened, image()).pace_account()["read_ahead"] is None
 
 
+def test_read_ahead_of_a_plan_without_the_writes_is_a_share_of_the_reads(trace, image):
+    opened = trace(submit_ns=np.arange(6) * 200, tid=5, op=np.array([0, 1, 1, 0, 1, 1]),
+                   flags=np.array([1, 0, 0, 0, 0, 0]) * FLAGS["read_ahead"])
+    plan = plan_of(opened, image(), DEPENDENT, without=("writes",))
+    counts = PlannedCounts()
+    rows_of(plan.lanes(counts)[0])
+    account = plan.pace_account(counts)["read_ahead"]
+    assert (account["ios"], account["read_ahead_ios"]) == (2, 1)
+
+
 @pytest.mark.parametrize(("own", "in_time"), [(FLAGS["own"], 2), (0, 3)])
 def test_read_ahead_that_nothing_waited_for_is_counted(trace, image, own, in_time):
     """Rows 1, 3, 4 and 6 are read-ahead; row 5 waits for 3, and row 6 is of another program if any is workload I/O."""
