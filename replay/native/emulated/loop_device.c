@@ -16,10 +16,11 @@
 
 /*
  * As a drive has them. A loop device over FUSE would read 2560 KiB ahead, and a request above 1 MiB would reach the
- * server as two.
+ * server as two. It keeps the longest discard that was set while it had another image.
  */
 #define READ_AHEAD_KB "128"
 #define MAX_SECTORS_KB "1024"
+#define DISCARD_MAX_BYTES "4294963200"
 
 static int open_setting(const struct loop_device *loop, const char *name, int flags)
 {
@@ -99,6 +100,7 @@ int loop_attach(struct loop_device *loop, const char *path, uint32_t block_bytes
 	read_setting(loop, "queue/read_ahead_kb", loop->read_ahead_kb, sizeof(loop->read_ahead_kb));
 	write_setting(loop, "queue/read_ahead_kb", READ_AHEAD_KB);
 	write_setting(loop, "queue/max_sectors_kb", MAX_SECTORS_KB);
+	write_setting(loop, "queue/discard_max_bytes", DISCARD_MAX_BYTES);
 	write_setting(loop, "queue/rotational", "0");
 	return 0;
 }

@@ -15,6 +15,7 @@ from pathlib import Path
 
 import pytest
 from documents import valid_document
+from loop_device import attach_loop, detach_loop
 from waiting import wait_until
 
 from blkreel.common.emulated import LINKS, RUN, name_of, read_account
@@ -151,6 +152,19 @@ def test_programs_get_the_latency_of_the_model(emulate):
              "[os.preadv(f, [buffer], 8192 * i) for i in range(50)]; print(time.monotonic() - begin)")
     result = emulate("--", sys.executable, "-c", timed, drive="nil:64MiB,read_latency=20ms,channels=1")
     assert float(result.stdout) > 50 * 0.02 * 0.95
+
+
+def test_a_discard_is_one_command(emulate, tmp_path):
+    """Also on a loop device that splits discards since it had another image."""
+    image = tmp_path / "other.img"
+    image.write_bytes(bytes(MIB))
+    other = attach_loop(image)
+    try:
+        Path("/sys/block", Path(other).name, "queue/discard_max_bytes").write_text(str(MIB))
+    finally:
+        detach_loop(other)
+    document = json.loads(emulate("--json", "--", "sh", "-c", "blkdiscard -l 16M $BLKREEL_DEVICE").stdout)
+    assert document["counts"]["discard_ios"] == 1
 
 
 def test_reads_of_the_command_do_not_wait_for_flushes(emulate):

@@ -150,10 +150,15 @@ def test_a_flush_is_not_a_file_systems_fsync(loop_drive, a_plan, issue, issued_t
 
 def test_long_discards_are_told_as_split(loop_drive, a_plan, issue, issued_to):
     drive = loop_drive(SIZE)
-    Path("/sys/block", Path(drive).name, "queue/discard_max_bytes").write_text(str(4 * MIB))
+    limit = Path("/sys/block", Path(drive).name, "queue/discard_max_bytes")
+    before = int(limit.read_text()) // 4096 * 4096
+    limit.write_text(str(4 * MIB))
     seen = issued_to(drive)
-    totals, records = issue(a_plan([0, 32 * MIB], op=OPS["discard"], length_bytes=[16 * MIB, 4 * MIB]), target=drive,
-                            depth=1, may_write=True)
+    try:
+        totals, records = issue(a_plan([0, 32 * MIB], op=OPS["discard"], length_bytes=[16 * MIB, 4 * MIB]),
+                                target=drive, depth=1, may_write=True)
+    finally:
+        limit.write_text(str(before))  # which the loop device keeps for its next image
     assert set(records["status"]) == {0}
     assert totals["split_ops"] == 1
     assert len(seen()) == 5
