@@ -18,7 +18,7 @@ from typing import Any
 from blkreel.analysis.metrics.definitions.headline import RELATIVE_PERFORMANCE, usable_keys, why_refused
 from blkreel.analysis.metrics.definitions.metric import SHARE, Metric, pace_names
 from blkreel.analysis.metrics.definitions.registry import METRICS, find
-from blkreel.analysis.stats.intervals import geometric_mean, welch
+from blkreel.analysis.stats.intervals import welch
 from blkreel.analysis.stats.ranking import ENOUGH_RUNS
 from blkreel.common import units
 from blkreel.common.errors import UsageError, did_you_mean
@@ -27,7 +27,7 @@ from blkreel.common.units import parse_size_bytes, parse_time_ns
 from blkreel.traces.format.condition import Condition as RunCondition
 from blkreel.traces.format.condition import differences
 
-from .figure import paths
+from .figure import mean_of_runs, paths
 from .workloads import FEWEST_WORKLOADS, Score, overview
 
 MET, NOT_MET, NOISE, UNKNOWN = "met", "not met", "noise", "unknown"
@@ -214,7 +214,7 @@ class _Drive:
             if definition and definition.key in self.headline:
                 value = self.headline[definition.key]["value"]
                 return value, runs if value is not None else [None] * len(runs)
-            return (_at(self.figures, path) if definition and definition.pooled else _mean(runs)), runs
+            return (_at(self.figures, path) if definition and definition.pooled else mean_of_runs(runs)), runs
         value = _at(self.figures, path)
         repeats = _at(self.figures, f"{path}_repeats")
         return value, list(repeats) if isinstance(repeats, list) else [value]
@@ -346,14 +346,6 @@ def _at(figures: Any, key: str) -> Any:
             return None
         figures = figures[part]
     return figures
-
-
-def _mean(values: Sequence[float | None]) -> float | None:
-    """The geometric mean of rates and times; the mean of counts, which may be zero."""
-    numbers = [value for value in values if value is not None]
-    if len(numbers) < len(values):
-        return None
-    return geometric_mean(numbers) or sum(numbers) / len(numbers)
 
 
 def _resolved(condition: Condition, drives: list[_Drive]) -> str:

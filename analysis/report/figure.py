@@ -1,6 +1,7 @@
 """One figure of a document by name, unrounded (--figure)."""
 
 import json
+from collections.abc import Sequence
 from typing import Any
 
 from blkreel.analysis.metrics.definitions.headline import (
@@ -10,8 +11,9 @@ from blkreel.analysis.metrics.definitions.headline import (
     why_missing,
     why_refused,
 )
-from blkreel.analysis.metrics.definitions.metric import BYTES, IOPS, MB_S, NS, pace_names
+from blkreel.analysis.metrics.definitions.metric import BYTES, COUNT, IOPS, MB_S, NS, TEXT, pace_names
 from blkreel.analysis.metrics.definitions.registry import METRICS, find, value_at
+from blkreel.analysis.stats.intervals import geometric_mean
 from blkreel.common.errors import BlkreelError, UsageError, did_you_mean
 
 from .verdict import Document
@@ -20,7 +22,8 @@ from .verdict import Document
 def printed(document: Document, name: str) -> str:
     """The figure of a report under the key of a metric (read_p99) or a dotted path (read.latency.p99_ns).
 
-    Of several runs of one drive: metrics of the headline as their comparison shows them, all others of the runs pooled.
+    Of several runs of one drive: metrics of the headline as their comparison shows them; percentiles, counts and bytes
+    of the runs pooled; the mean of the runs of all others.
     Raises UsageError for a name that does not exist, BlkreelError for a figure that cannot be given.
     """
     if name == RELATIVE_PERFORMANCE:
@@ -40,15 +43,26 @@ def printed(document: Document, name: str) -> str:
         value = value[part]
     if isinstance(value, dict):
         raise UsageError(f"{path!r} is several figures", f"--figure takes {path}.{', '.join(value)}")
-    if "sections" in document and metric and metric in HEADLINE:
+    if "sections" in document and metric:
         entry = document["sections"][0]["entries"][0]
-        value = entry["headline"][metric.key]["value"]
         if metric.key in entry["verdict"]["withheld"]:
             raise BlkreelError(f"{name} cannot be given", "the verdict withholds it: list the reasons with --why")
+        if metric in HEADLINE:
+            value = entry["headline"][metric.key]["value"]
+        elif not metric.pooled and metric.unit not in (COUNT, BYTES, TEXT):
+            value = mean_of_runs([value_at(run["figures"], path) for run in entry["runs"]])
     if value is None:
         raise BlkreelError(f"{name} cannot be given", why_missing(figures, metric, paces) if metric and paces else
                            _why(figures, path))
     return value if isinstance(value, str) else json.dumps(value)
+
+
+def mean_of_runs(values: Sequence[float | None]) -> float | None:
+    """The geometric mean of rates and times; the mean of numbers that may be zero. None if that of a run is missing."""
+    numbers = [value for value in values if value is not None]
+    if len(numbers) < len(values):
+        return None
+    return geometric_mean(numbers) or sum(numbers) / len(numbers)
 
 
 def with_unit(document: Document, name: str) -> str:

@@ -71,6 +71,18 @@ def test_python_has_the_values_of_the_document(tmp_path):
             assert found != found if value["value"] is None else found == value["value"]
 
 
+def test_several_runs_of_a_drive_have_one_value_of_a_metric(tmp_path):
+    """A time is that of a run, also of a metric that does not lead at this pace, and a count that of all runs."""
+    paths = [write_run(tmp_path / name, "A", seed=seed, seconds=6) for seed, name in enumerate("ab")]
+    compared = present.compare(paths)
+    of_runs = [run["figures"]["read"] for run in compared["sections"][0]["entries"][0]["runs"]]
+    for key, name in (("read_busy_time", "busy_ns"), ("read_mean_busy_depth", "mean_busy_depth")):
+        one, other = sorted(values[name] for values in of_runs)
+        assert one <= float(figure.printed(compared, key)) <= other
+        assert float(figure.printed(compared, f"read.{name}")) == float(figure.printed(compared, key))
+    assert int(figure.printed(compared, "read_ops")) == sum(values["ops"] for values in of_runs)
+
+
 @pytest.fixture(scope="module")
 def two_workloads(tmp_path_factory):
     """Runs of A and of B, which is slower on both traces: six each."""

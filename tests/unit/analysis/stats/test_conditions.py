@@ -9,6 +9,7 @@ from synthetic_tests import MadeTest, closed_loop
 
 from blkreel.analysis.metrics.measure import measure
 from blkreel.analysis.report import conditions, document
+from blkreel.analysis.stats.intervals import geometric_mean
 from blkreel.common.errors import UsageError
 
 MS = 1_000_000
@@ -20,7 +21,7 @@ def entry(label, waits, p99s=None, level="valid"):
         return {"read": {"ops": 5, "wait_ns": wait, "bytes": 4096, "latency": {
             "n": 500, "p99_ns": p99, "max_ns": 9, "too_small": [] if p99 else ["p99"]}}, "all": {"error_ops": 0}}
     runs = [figures(wait, p99) for wait, p99 in zip(waits, p99s or [None] * len(waits), strict=True)]
-    mean = conditions.geometric_mean(waits)
+    mean = geometric_mean(waits)
     return {"label": label, "figures": runs[0], "runs": [{"figures": one} for one in runs],
             "headline": {"read_wait": {"value": mean}, "read_p99": {"value": p99s and p99s[0]}},
             "pace": {"name": "original"},
