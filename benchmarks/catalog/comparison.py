@@ -33,7 +33,7 @@ REASONS = {
     "parameters": "with other parameters",
     "fidelity_limits": "judged by other limits of fidelity", "unreadable": "unreadable",
 }
-_COLUMNS = ["id", "kind", "label", "workload", "workload_name", "pace", "state", "simulated"]
+_COLUMNS = ["id", "kind", "label", "workload", "workload_name", "pace", "state", "simulated", "started_at"]
 _Row = Mapping[str, Any]
 
 
@@ -78,7 +78,7 @@ class Joined:
 
 def join(catalog: Catalog, new_runs: Sequence[Measured] = (), new_tests: Sequence[tuple[Path, Results]] = (),
          drives: Sequence[str] = (), workloads: Sequence[str] = ()) -> Joined:
-    """The results of a catalog that are comparable with the new ones, or without any with each other.
+    """The results of a catalog that are comparable with the new ones, or without any with each other, the oldest first.
 
     drives, workloads: texts of --drive and --workload. Raises UsageError if nothing of the catalog matches these.
     """
@@ -91,7 +91,8 @@ def join(catalog: Catalog, new_runs: Sequence[Measured] = (), new_tests: Sequenc
                         for path, error in catalog.damaged.items()]
     new_ids = {id_of({"kind": "run", "records": run.identity}) for run in new_runs} | {
         id_of(identity_of(path)) for path, results in new_tests if results["figures"]}
-    rows = [row for row in table.select(_COLUMNS).to_pylist() if row["id"] not in new_ids]
+    rows = sorted((row for row in table.select(_COLUMNS).to_pylist() if row["id"] not in new_ids),
+                  key=lambda row: (row["started_at"] is None, row["started_at"] or "", row["id"]))
     if new_runs or not new_tests:
         _join_runs(joined, [row for row in rows if row["kind"] == "run"], new_runs)
     if new_tests or not new_runs:

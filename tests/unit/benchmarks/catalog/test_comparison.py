@@ -190,6 +190,16 @@ def test_without_runs_the_largest_group_is_compared(catalog):
     assert {each.reason for each in joined.left_out} == {"state", "condition", "drive_kind"}
 
 
+def test_the_oldest_result_of_a_catalog_alone_is_of_the_base(tmp_path):
+    opened = Catalog.open(tmp_path / "catalog", create=True)
+    labels = ["old", "newer", "new", "newest"]
+    for day, label in enumerate(labels, 1):
+        opened.add(run_of(tmp_path / label, label, seed=day, started_at=f"2026-11-0{day}T00:00:00+00:00"))
+    compared = json.loads(compare("--catalog", opened.directory, "--json", "--fail-if", "read_wait > +10%").stdout)
+    assert [entry["label"] for entry in compared["sections"][0]["entries"]] == labels
+    assert {outcome["base"] for outcome in compared["fail_if"]} == {"old"}
+
+
 def test_a_result_that_is_named_too_counts_once(catalog, small_runs, tmp_path):
     copied = shutil.copytree(small_runs[0], tmp_path / "copied")
     compared = valid_document("compare", compare(copied, "--catalog", catalog.directory, "--json").stdout)
