@@ -172,7 +172,7 @@ class _Source:
                                  f"of {target.path}, which has {target.block_bytes}", "use for example block=16KiB")
             return cls(spec, spec.span_bytes or _LEAST_BLOCKS * spec.block_bytes)
         trace = open_trace(spec.trace)
-        device = choose_device(trace, spec.device)
+        device = choose_device(trace, spec.device, f"--background {spec.text},device=")
         # In a plan of its own, the size of its blocks packed together on this target.
         plan = _plan_of(trace, device, target, None)
         moved = plan.survey.bytes

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from blkreel.common.command_line import command_line, running_command
 from blkreel.common.errors import TraceError, UsageError
 from blkreel.traces.blocksets.block_set import BlockSet, FirstTouch, max_memory_bytes
 from blkreel.traces.format.schema import OPS, READING_CODES, WRITES, ZONE_MANAGEMENT
@@ -90,8 +91,8 @@ def device_ios(trace: Trace) -> dict[int, int]:
     return dict(sorted(counts.items()))
 
 
-def choose_device(trace: Trace, number: int | None) -> int:
-    """The device of a trace to replay: that number, or the only device with I/O.
+def choose_device(trace: Trace, number: int | None, option: str = "--device ") -> int:
+    """The device of a trace to replay: that number, or the only device with I/O. option: how the user gives a number.
 
     Raises TraceError for a trace without I/O, UsageError if a number is needed or the device has no I/O.
     """
@@ -101,8 +102,10 @@ def choose_device(trace: Trace, number: int | None) -> int:
     names = trace.metadata.get("devices") or []
     listing = ", ".join(f"{device} ({_name(names, device)}, {count:,} I/Os)" for device, count in counts.items())
     if number is None and len(counts) > 1:
+        extract = command_line("slice", trace.path, "--device", min(counts), "-o", "one.parquet")
         raise UsageError(f"{trace.name} holds the I/O of {len(counts)} devices: {listing}",
-                         f"choose one with --device {min(counts)}")
+                         f"extract one: {extract}" if running_command() == "test" else
+                         f"choose one with {option}{min(counts)}")
     if number is not None and number not in counts:
         raise UsageError(f"{trace.name} has no I/O of device {number}", f"it has: {listing}")
     return number if number is not None else min(counts)

@@ -7,6 +7,7 @@ from empty_image import empty_image
 from emulated_accounts import account
 from fake_engine import FakeEngine
 from small_benchmark import RECIPE, STEPS
+from small_trace import new_trace
 from tree import GAME_LOAD
 
 from blkreel import write_trace
@@ -213,6 +214,13 @@ def test_a_drive_without_a_serial_is_known_by_its_description(tmp_path, monkeypa
     monkeypatch.setattr(drive, "account_of", lambda file: account(drive="nil:usb,read_latency=900us"))
     with pytest.raises(UsageError, match="is another drive"):
         check_unchanged(head, target)
+
+
+def test_a_trace_of_several_devices_is_to_be_cut_first(blkreel, tmp_path):
+    trace = new_trace(tmp_path / "both.parquet", submit_ns=[0, 10], device=[0, 1])
+    result = blkreel("test", "trace", "--set", f"trace={trace}", "--on", "nil:1GiB,clock=virtual", "-o", tmp_path / "t",
+                     check=False)
+    assert result.returncode == 2 and f"slice {trace} --device 0 -o one.parquet" in result.stderr
 
 
 def test_a_test_of_a_trace_needs_one():

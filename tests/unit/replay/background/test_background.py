@@ -268,6 +268,7 @@ def test_backgrounds_that_cannot_be_replayed_are_refused_before_anything_is_writ
     trace("flushes", submit_ns=np.arange(3) * MS, op=OPS["flush"], length_bytes=0)
     trace("empty", submit_ns=np.arange(0))
     trace("once", submit_ns=np.zeros(2, int), op=WRITE)
+    trace("both", submit_ns=np.arange(2), op=WRITE, device=np.arange(2))
     for foreground, text, message, options in (
             (load, "writes=10MB/s,span=1GiB", "needs 1.07 GB", {}),
             (load, f"{tmp_path}/reads.parquet,rate=1MB/s", "it writes nothing", {}),
@@ -275,6 +276,7 @@ def test_backgrounds_that_cannot_be_replayed_are_refused_before_anything_is_writ
             (load, f"{tmp_path}/flushes.parquet", "neither reads nor writes", {}),
             (load, f"{tmp_path}/empty.parquet", "holds no I/O", {}),
             (load, f"{tmp_path}/once.parquet", "one submit time", {}),
+            (load, f"{tmp_path}/both.parquet", "choose one with --background .*both.parquet,device=0", {}),
             (load, "writes=10MB/s,block=1000B", "not whole blocks", {}),
             (writes, "writes=10MB/s", "reads nothing", {})):
         with pytest.raises((BlkreelError, UsageError, TraceError), match=message):
