@@ -4,6 +4,7 @@ import functools
 import re
 import sys
 from dataclasses import asdict
+from pathlib import Path
 from typing import Any
 
 import click
@@ -81,9 +82,10 @@ def command(device: str, name: str, destroy: str | None, erase: str | None, span
     if rest and not any(step.plan is None for step in state.steps):
         raise UsageError(f"--rest: the state {name} has no rest", "leave out --rest, or use --state client")
     if target.simulated is not None and target.simulated.state == "fresh" and not dry_run:
+        description = device.removeprefix("nil:")
         raise UsageError(f"{target.path} would lose the state at once: it starts fresh with each command",
-                         f"keep it: {target.path},state=keep, for this command and the replay" if "," in device else
-                         f'add a line to {device.removeprefix("nil:")}: state = "keep"')
+                         f'add a line to {description}: state = "keep"' if Path(description).is_file() else
+                         f"keep it: {device},state=keep, for this command and the replay")
     preparation = Preparation(target, state, seed, StepProgress(display_name(target), False if no_live else None),
                               Payload(compressible, duplicates), erase=erase or "discard", restart=restart,
                               notify=notice)

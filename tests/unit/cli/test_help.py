@@ -80,6 +80,14 @@ def test_misspelled_names_get_a_suggestion(blkreel, words, error):
     assert with_json.stderr == f"blkreel: {document['error']['message']}; {document['error']['remedy']}\n"
 
 
+def test_a_simulated_drive_that_keeps_no_state_is_to_be_given_one(blkreel, tmp_path):
+    (tmp_path / "drive.toml").write_text('size = "1GiB"\nread_latency = "100us"\n')
+    for drive, remedy in (("nil:usb", "keep it: nil:usb,state=keep, for"),
+                          ("nil:drive.toml", 'add a line to drive.toml: state = "keep"')):
+        result = blkreel("precondition", drive, "--state", "client", check=False, cwd=tmp_path)
+        assert result.returncode == 2 and remedy in result.stderr
+
+
 def test_json_after_the_dashes_is_the_commands_own(blkreel):
     assert blkreel("capture", "--outptu", "--", "ls", "--json", check=False).stdout == ""
 
