@@ -53,6 +53,8 @@ CODES = {
                           "another length ahead on this drive",
     "threads_asleep": "the threads of a dependent replay slept for more than 25 % of the time between their I/Os, and "
                       "the drive is not as fast as the captured one",
+    "processors_busy": "the threads of a dependent replay waited for a processor for more than 25 % of the time "
+                       "between their I/Os, and the drive is not as fast as the captured one",
     "computing_unknown": "a dependent replay took less time than threads of the captured command computed meanwhile",
     "compute_scaled": "computing times were divided (--compute)",
     "background_slow": "a background (--background) wrote less than 95 % of the bytes due, or none were due",

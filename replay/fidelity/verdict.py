@@ -314,16 +314,20 @@ def _captured_ns(run: Run) -> int:
 
 
 def _asleep(run: Run) -> Iterator[Reason]:
-    """Threads that mostly wait for others, whose work the trace does not have: on another drive they wait otherwise."""
-    share, captured_ns, wall_ns = run.pace.asleep_share, _captured_ns(run), run.wall_ns or 0
-    if share is None or share <= ASLEEP_LIMIT or captured_ns <= 0:
+    """Threads that mostly wait for others, whose work or order the trace does not have: on another drive they wait
+    otherwise."""
+    captured_ns, wall_ns = _captured_ns(run), run.wall_ns or 0
+    if captured_ns <= 0 or captured_ns / SLOWER_DRIVE <= wall_ns <= captured_ns * SLOWER_DRIVE:
         return
-    if captured_ns / SLOWER_DRIVE <= wall_ns <= captured_ns * SLOWER_DRIVE:
-        return
-    yield reason("threads_asleep", "qualified",
-                 f"depth, latency and load time uncertain: threads slept {_share(round(share, 3))} of the time between "
-                 f"their I/Os (limit {_share(ASLEEP_LIMIT)}) for other threads, locks or timers, which keeps its "
-                 "length here", None, share, ASLEEP_LIMIT)
+    for code, share, did, why in (
+            ("threads_asleep", run.pace.asleep_share, "slept",
+             " for other threads, locks or timers, which keeps its length here"),
+            ("processors_busy", run.pace.waiting_share, "waited",
+             " for a processor: on another drive they compute in another order")):
+        if share is not None and share > ASLEEP_LIMIT:
+            yield reason(code, "qualified",
+                         f"depth, latency and load time uncertain: threads {did} {_share(round(share, 3))} of the time "
+                         f"between their I/Os (limit {_share(ASLEEP_LIMIT)}){why}", None, share, ASLEEP_LIMIT)
 
 
 def _computing(run: Run) -> Iterator[Reason]:

@@ -64,11 +64,11 @@ class Processes:
 
 
 class ThreadTimes:
-    """What the threads slept for anything but I/O between their rows, of all that time: of all programs and of the
-    workload."""
+    """What the threads slept for anything but I/O between their rows, and waited for a processor, of all that time: of
+    all programs and of the workload."""
 
     def __init__(self) -> None:
-        self._asleep_ns, self._elapsed_ns = np.zeros(2, np.int64), np.zeros(2, np.int64)
+        self._asleep_ns, self._waiting_ns, self._elapsed_ns = np.zeros((3, 2), np.int64)
 
     def add(self, history: History, number: np.ndarray, thread_row: np.ndarray, woken: np.ndarray) -> None:
         """thread_row: the previous row of the same thread, or NONE. woken: rows that wait for what ended the sleep."""
@@ -77,20 +77,25 @@ class ThreadTimes:
         has_times = (thread_row >= 0) & (asleep_ns != UNKNOWN_NS)
         elapsed_ns = history.submit_ns(number) - history.submit_ns(thread_row)
         asleep_ns = np.minimum(asleep_ns, elapsed_ns)  # of which idle time may have been removed
+        waiting_ns = np.clip(history.between_ns("runnable_ns", thread_row, number), 0, elapsed_ns)
         for which, rows in enumerate((has_times, has_times & ((history.kind(number) & WORKLOAD) != 0))):
             self._asleep_ns[which] += asleep_ns[rows].sum()
+            self._waiting_ns[which] += waiting_ns[rows].sum()
             self._elapsed_ns[which] += elapsed_ns[rows].sum()
 
     def __add__(self, other: Self) -> Self:
         result = type(self)()
         result._asleep_ns = self._asleep_ns + other._asleep_ns
+        result._waiting_ns = self._waiting_ns + other._waiting_ns
         result._elapsed_ns = self._elapsed_ns + other._elapsed_ns
         return result
 
-    def asleep_share(self, of_workload: bool) -> float | None:
-        """None if it is not known of any row."""
-        elapsed_ns = int(self._elapsed_ns[int(of_workload)])
-        return round(int(self._asleep_ns[int(of_workload)]) / elapsed_ns, 4) if elapsed_ns else None
+    def shares(self, of_workload: bool) -> dict[str, float | None]:
+        """asleep_share and waiting_share; None if they are not known of any row."""
+        which = int(of_workload)
+        elapsed_ns = int(self._elapsed_ns[which])
+        return {f"{name}_share": round(int(times_ns[which]) / elapsed_ns, 4) if elapsed_ns else None
+                for name, times_ns in (("asleep", self._asleep_ns), ("waiting", self._waiting_ns))}
 
 
 class Observed:

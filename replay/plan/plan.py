@@ -304,11 +304,8 @@ class TracePlan(Plan):
                 "dependencies_inferred": round(anchors["waited"] / rows, 4) if rows and not self.observed else None,
                 "anchored": {kind: anchors[kind] for kind in dependencies.KINDS} if dependent else None,
                 "read_ahead": self._read_ahead_account(planned, anchors["used"]) if dependent else None,
-                "asleep_share": self._asleep_share(planned)}
-
-    def _asleep_share(self, planned: PlannedCounts) -> float | None:
-        of_workload = any(count.workload_ios for count in planned.read_ahead.values())
-        return sum(planned.thread_times.values(), ThreadTimes()).asleep_share(of_workload)
+                **sum(planned.thread_times.values(), ThreadTimes()).shares(
+                    any(count.workload_ios for count in planned.read_ahead.values()))}
 
     def _read_ahead_account(self, planned: PlannedCounts, uses: int) -> dict[str, Any]:
         count: ReadAheadCount = sum(planned.read_ahead.values(), ReadAheadCount())

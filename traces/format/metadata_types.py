@@ -139,8 +139,9 @@ ComputeSpeed = float | Literal["none"] | None
 
 @record_type
 class Pace:
-    """asleep_share: of the time between the I/Os of a thread, what it slept for anything but I/O. turnaround_ns: of the
-    issuing thread, from the end of an I/O to the next one, by which completions count as earlier."""
+    """asleep_share: of the time between the I/Os of a thread, what it slept for anything but I/O; waiting_share: what
+    it waited for a processor. turnaround_ns: of the issuing thread, from the end of an I/O to the next one, by which
+    completions count as earlier."""
 
     name: Literal["original", "scaled", "paced", "dependent", "depth", "asap"]
     depth: int | None = None
@@ -150,6 +151,7 @@ class Pace:
     dependencies_inferred: float | None = None
     read_ahead: OrEmpty[ReadAhead] = ReadAhead()
     asleep_share: float | None = None
+    waiting_share: float | None = None
     turnaround_ns: int | None = None
     streams: OrEmpty[dict[str, "Pace"]] = field(default_factory=dict)
 

@@ -72,6 +72,8 @@ QUALIFIES = [
      "too long: 38 % of the I/Os .limit 10 %. are reads of mapped files"),
     ({"pace": {"asleep_share": 0.817}, "source.duration_ns": 900_000_000},
      "latency and load time uncertain: threads slept 81.7 % of the time between their I/Os .limit 25 %"),
+    ({"pace": {"waiting_share": 0.373}, "source.duration_ns": 900_000_000},
+     "load time uncertain: threads waited 37.3 % of the time between their I/Os .limit 25 %. for a processor"),
     ({"pace": {"asleep_share": 0.817}, "source.duration_ns": 1_100_000_000},
      "for other threads, locks or timers, which keeps its length here"),
     ({"source.least_computed_ns": 1_100_000_000},
@@ -152,7 +154,8 @@ def test_another_length_of_read_ahead_is_said(captured, here, read_ahead_ios, di
       for in_time_ios, duration_ns in ((100, 900_000_000), (900, 990_000_000), (900, None), (None, 900_000_000))),
     *({"pace": {"read_ahead": READ_AHEAD | {"used_by_mapping_ios": ios}}, "source.duration_ns": duration_ns}
       for ios, duration_ns in ((100, 900_000_000), (900, 990_000_000), (None, 900_000_000))),
-    *({"pace": {"asleep_share": share}, "source.duration_ns": duration_ns} for share, duration_ns in (
+    *({"pace": {name: share}, "source.duration_ns": duration_ns} for name in ("asleep_share", "waiting_share")
+      for share, duration_ns in (
         (0.25, 900_000_000), (0.9, 990_000_000), (0.9, 1_010_000_000), (0.9, None), (None, 900_000_000))),
     {"source.least_computed_ns": 1_010_000_000}])
 def test_what_is_not_held_against_a_run(changes):

@@ -224,18 +224,20 @@ def test_uses_that_the_capture_saw_by_their_mapping_are_counted(trace, image, le
     assert plan.pace_account(counts)["read_ahead"]["used_by_mapping_ios"] == ios
 
 
-@pytest.mark.parametrize(("own", "share"), [(FLAGS["own"], 0.5), (0, 0.3333)])
-def test_the_share_of_sleep_is_that_between_the_rows_of_a_thread(trace, image, own, share):
-    """Of what the load time covers. Thread 5 sleeps 600 of 1,200 ns, and thread 6, of another program, 0 of 600; its
-    last row has no count. What 5 slept before its first row does not count."""
+@pytest.mark.parametrize(("own", "asleep", "waiting"), [(FLAGS["own"], 0.5, 0.2), (0, 0.3333, 0.1333)])
+def test_the_shares_of_sleep_and_waits_are_those_between_the_rows_of_a_thread(trace, image, own, asleep, waiting):
+    """Of what the load time covers. Thread 5 sleeps 600 of 1,200 ns and waits 240 for a processor, and thread 6, of
+    another program, 0 of 600; its last row has no count. What 5 slept before its first row does not count."""
     opened = trace(submit_ns=np.arange(7) * 200, tid=np.array([5, 6, 5, 5, 6, 6, 5]),
                    waited_on=np.array([-1, -1, 0, 2, 1, 4, 3]),
                    flags=np.array([1, 0, 1, 1, 0, 0, 1]) * own, blocked_ns=0,
-                   slept_ns=np.array([50, 9, 350, 450, 9, -1, 650]), runnable_ns=0)
+                   slept_ns=np.array([50, 9, 350, 450, 9, -1, 650]),
+                   runnable_ns=np.array([30, 0, 150, 150, 0, -1, 270]))
     plan = plan_of(opened, image(), DEPENDENT)
     counts = PlannedCounts()
     rows_of(plan.lanes(counts)[0])
-    assert plan.pace_account(counts)["asleep_share"] == share
+    account = plan.pace_account(counts)
+    assert (account["asleep_share"], account["waiting_share"]) == (asleep, waiting)
     assert plan_of(opened, image()).pace_account()["asleep_share"] is None
 
 

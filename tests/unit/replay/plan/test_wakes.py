@@ -65,7 +65,7 @@ def test_the_reader_waits_for_the_one_that_asks():
     on_captured, dependencies = submitted(io, [10, 10, 10, 10])
     assert on_captured == [0, 101, 201, 301]
     assert dependencies.counts["woken"] == 3
-    assert dependencies.thread_times.asleep_share(of_workload=False) == 0, "its sleep has no length of its own"
+    assert dependencies.thread_times.shares(of_workload=False)["asleep_share"] == 0, "its sleep has no length"
     # The first read takes three requests long; then the reader catches up.
     assert submitted(io, [250, 10, 10, 10])[0] == [0, 251, 262, 301]
 
