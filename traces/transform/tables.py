@@ -87,8 +87,8 @@ class Tables:
         if any(int(tid) > 0 and _names(thread).isdisjoint(_names(self.threads.get(str(int(tid) + add["tid"]), thread)))
                for tid, thread in trace.threads.items()):
             add["tid"] = self._first_free("tid")  # the kernel gave a number to another thread meanwhile
-        paths = {file["inode"]: file["path"] for file in self.files}
-        if any(paths.get(file["inode"] + add["inode"], file["path"]) != file["path"]
+        paths = {(file["inode"], file.get("filesystem")): file["path"] for file in self.files}
+        if any(paths.get((file["inode"] + add["inode"], file.get("filesystem")), file["path"]) != file["path"]
                for file in trace.metadata.get("files") or []):
             add["inode"] = (self._first_free("inode") | _FILES_OF_A_NUMBER - 1) + 1
         numbers = []

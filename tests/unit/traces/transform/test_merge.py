@@ -92,6 +92,16 @@ def test_a_file_that_got_the_number_of_a_deleted_one_is_another_file(tmp_path):
     assert set(rows["inode"] % (1 << 48)) == {20}
 
 
+def test_files_of_two_file_systems_with_one_number_are_the_same_in_the_next_trace(tmp_path):
+    metadata = {"host": "a", "clock_pairs": [{"monotonic_ns": 1000, "realtime_ns": 10**18}],
+                "files": [{"inode": 20, "filesystem": f"7:{number}", "path": f"/{number}"} for number in (0, 1)]}
+    schema = TRACE_SCHEMA.append(pa.field("inode", pa.int64(), nullable=False))
+    paths = [new_trace(tmp_path / f"{epoch_ns}.parquet", {**metadata, "epoch_ns": epoch_ns}, submit_ns=[10], inode=[20],
+                       schema=schema) for epoch_ns in range(2)]
+    merge([open_trace(path) for path in paths], tmp_path / "t.parquet")
+    assert open_trace(tmp_path / "t.parquet").metadata["files"] == metadata["files"]
+
+
 def test_traces_of_two_machines_are_aligned_by_their_wall_clocks(tmp_path):
     paths = []
     for number, host in enumerate(("a", "b")):
