@@ -117,8 +117,9 @@ class Laboratory:
             with self.drive(drive) as device:
                 self.fill(device)
                 with mounted(device) as place, self.writes(device) if beside else nullcontext():
+                    command = self.command(device, place, path.stem if drive.is_emulated else None)
                     # 3: late answers of an emulated drive.
-                    blkreel("capture", device, "-o", path, "--", *self.command(device, place),
+                    blkreel("capture", device, "-o", path, "--", *command,
                             allowed=(0, 3) if drive.is_emulated else (0,))
         return path
 
@@ -154,16 +155,25 @@ class Laboratory:
         subprocess.run(["dd", f"if={self.contents}", f"of={path}", "bs=1M", "iflag=direct", "oflag=direct",
                         "conv=sparse", "status=none"], check=True)
 
-    def command(self, drive, place):
-        """Runs the programs, between direct reads of the marks, the last blocks of the drive."""
+    def command(self, drive, place, server_times=None):
+        """Runs the programs, between direct reads of the marks, the last blocks of the drive.
+
+        server_times: name of the trace of an emulated drive, whose server_file() get its times before and after each.
+        """
         script = []
         for number, program in enumerate(self.programs):
             words = map(str, program.command(place / (str(number) if program.fill else DATA)))
             before, after = (
                 f"dd if={drive} of=/dev/null bs={BLOCK_BYTES} count=1 skip={block} iflag=direct status=none"
                 for block in self.marks()[2 * number:2 * number + 2])
+            run = f"{shlex.join(words)} || touch {WORK}/failed-{number}"
+            if server_times:
+                count_before, count_after = (
+                    f"cat /proc/$(pgrep -x -o blkreel-emulate)/task/*/schedstat >'{server_file(server_times, mark)}'"
+                    for mark in (2 * number, 2 * number + 1))
+                before, after = f"{count_before}\n{before}", f"{after}\n{count_after}"
             # Written data does not reach the drive during the next program.
-            script += ["sync", before, f"{shlex.join(words)} || touch {WORK}/failed-{number}", after]
+            script += ["sync", before, run, after]
         return ["sh", "-c", "\n".join(script)]
 
     def marks(self):
@@ -173,7 +183,7 @@ class Laboratory:
 
     def figures(self, trace, records=None):
         """Of each program: load_s, from its first I/O to the end of its last, and reads, as read_figures(); in the
-        records of a replay if given."""
+        records of a replay if given. Of the program itself also server_s, what the emulated drive computed."""
         offsets = open_trace(trace).table(["offset_bytes"])["offset_bytes"].to_numpy()
         mark_rows = [int(np.flatnonzero(offsets == block * BLOCK_BYTES)[0])
                      for block in self.marks()]
@@ -184,13 +194,16 @@ class Laboratory:
         row = columns["source_row"].to_numpy() if records else np.arange(len(submit_ns))
         own = (row >= 0) & own_rows(trace)[row]
         result = []
-        for program, first, last in zip(self.programs, mark_rows[::2], mark_rows[1::2], strict=True):
+        for number, program in enumerate(self.programs):
+            first, last = mark_rows[2 * number:2 * number + 2]
             part = own & (row > first) & (row < last)
             if not part.any():
                 raise SystemExit(f"{program.name} had no I/O: does it run on the guest's processor?")
             end_ns = submit_ns[part] + np.maximum(latency_ns[part], 0)
             result.append({"load_s": float(end_ns.max() - submit_ns[part].min()) / 1e9,
                            "reads": read_figures(op[part], submit_ns[part], latency_ns[part])})
+            if not records:
+                result[-1]["server_s"] = server_s(trace.stem, number)
         return result
 
     def replay_dependent(self, trace, drive, run, beside):
@@ -222,6 +235,23 @@ class Laboratory:
                 f"--replay_redirect={drive}", "--ioengine=io_uring", "--direct=1", "--iodepth=64", "--thread",
                 f"--output={directory}/output")
         return self.figures(capture)
+
+
+def server_file(trace_name, mark):
+    """Times of the threads of the emulated drive's server at this mark, each the first word of a line, in ns."""
+    return WORK / f"{trace_name}, server {mark}"
+
+
+def server_s(trace_name, number):
+    """What the server of the emulated drive computed during this program; 0 without one."""
+    before, after = (server_file(trace_name, 2 * number + end) for end in (0, 1))
+    if not before.exists():
+        return 0
+    return (sum_ns(after) - sum_ns(before)) / 1e9
+
+
+def sum_ns(path):
+    return sum(int(line.split()[0]) for line in path.read_text().splitlines())
 
 
 def step(*words):

@@ -146,14 +146,17 @@ def print_table(rows):
     cases: dict[tuple, dict] = {}
     for row in rows:
         cases.setdefault(case_of(row), {})[row["replay"]] = row
+    has_server = any(row["actual"]["server_s"] for row in rows)
     print(f"{'':{width}} {'pair of drives':22} {'direction':9} {'writes':6} {'captured, s':>11} {'program, s':>11}",
-          *(f"{name + ', s':>13} {'error':>8}" for name in replays))
+          *["server, s"] * has_server, *(f"{name + ', s':>13} {'error':>8}" for name in replays))
     for (program, pair, direction, beside), by_replay in sorted(cases.items()):
         first = next(iter(by_replay.values()))
         cells = [f"{by_replay[name]['predicted']['load_s']:>13.4f} {relative_error(by_replay[name]):>+8.1%}"
                  if name in by_replay else " " * 22 for name in replays]
+        server = [f"{first['actual']['server_s']:>9.4f}"] * has_server
         print(f"{program:<{width}} {pair:22} {direction:9} {'beside' * beside:6} {first['captured']['load_s']:>11.4f} "
-              f"{first['actual']['load_s']:>11.4f}", *cells, " the program failed" if first["program_failed"] else "")
+              f"{first['actual']['load_s']:>11.4f}", *server, *cells,
+              " the program failed" if first["program_failed"] else "")
     print_errors("error", {name: [relative_error(row) for row in rows if row["replay"] == name] for name in replays})
     if any(row["beside"] for row in rows):
         print_slowdowns(cases, width, replays)
