@@ -111,26 +111,15 @@ static __always_inline void add_notes(__u32 file, __s32 count)
 		__sync_fetch_and_add(noted, count);
 }
 
-static __always_inline bool note_bio(const struct slot *slot, __u32 slot_index, struct bio *bio)
+/* A global function, which takes numbers: the verifier goes through its loop once, not once for each bio of a request. */
+__noinline int note_pages(__u64 mapping, __u64 first, __u64 last, __u64 submit_ns, __u32 slot_index)
 {
-	__u64 mapping, first, last, chunk;
-	__u32 file, bytes = READ(bio, bi_iter.bi_size);
+	__u64 chunk = first >> CHUNK_BITS;
+	__u32 file = hash_bits(mapping >> 3, FILE_BITS);
 
-	if (READ(bio, bi_flags) & config.pinned_pages)
-		return false;
-	if (config.end_of_direct_io && (__u64)READ(bio, bi_end_io) == config.end_of_direct_io)
-		return false;
-	if (!bytes || !first_page_of(bio, &mapping, &first))
-		return false;
-	last = first + ((bytes - 1) >> PAGE_BITS);
-	file = hash_bits(mapping >> 3, FILE_BITS);
-	chunk = first >> CHUNK_BITS;
-	for (int i = 0; i < MAX_NOTED_CHUNKS; i++, chunk++) {
-		struct page_note *note;
+	for (int i = 0; i < MAX_NOTED_CHUNKS && chunk <= last >> CHUNK_BITS; i++, chunk++) {
+		struct page_note *note = note_at(mapping, chunk);
 
-		if (chunk > last >> CHUNK_BITS)
-			break;
-		note = note_at(mapping, chunk);
 		if (!note)
 			break;
 		if (note->mapping)
@@ -140,10 +129,25 @@ static __always_inline bool note_bio(const struct slot *slot, __u32 slot_index, 
 		note->mapping = mapping;
 		note->first = first;
 		note->last = last;
-		note->submit_ns = slot->submit_ns;
+		note->submit_ns = submit_ns;
 		note->slot = slot_index;
 		note->mapped_by = 0;
 	}
+	return 0;
+}
+
+static __always_inline bool note_bio(const struct slot *slot, __u32 slot_index, struct bio *bio)
+{
+	__u32 bytes = READ(bio, bi_iter.bi_size);
+	__u64 mapping, first;
+
+	if (READ(bio, bi_flags) & config.pinned_pages)
+		return false;
+	if (config.end_of_direct_io && (__u64)READ(bio, bi_end_io) == config.end_of_direct_io)
+		return false;
+	if (!bytes || !first_page_of(bio, &mapping, &first))
+		return false;
+	note_pages(mapping, first, first + ((bytes - 1) >> PAGE_BITS), slot->submit_ns, slot_index);
 	return true;
 }
 
