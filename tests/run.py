@@ -5,11 +5,10 @@
     python tests/run.py --all                  # also the guests
     python tests/run.py --lanes 1              # one part after the other
 
-Three lanes run side by side: lint and unit; native, kernel and the rest of the guests; the guests. The kernel tests
-mostly wait for drives, and a guest emulates on one processor; the first lane leaves both the processor that they
-need. Each line of output then begins with the name of its part. The output ends with the failed tests of all parts.
-Parts that still run after LIMIT_SECONDS are ended: the output then shows their processes, and where each Python
-stands.
+Three lanes run side by side: lint and unit; native and kernel; the guests. The kernel tests mostly wait for drives, and
+a guest emulates on one processor; the first lane leaves both the processor that they need. Each line of output then
+begins with the name of its part. The output ends with the failed tests of all parts. Parts that still run after
+LIMIT_SECONDS are ended: the output then shows their processes, and where each Python stands.
 """
 
 import argparse
@@ -60,7 +59,7 @@ PARTS = (
     # Tests of a file share captures and demos. Not those with the fewest tests last: they take longest.
     Part("kernel", [*PYTEST, "tests/kernel", "-n", "2", "--dist", "loadfile", "--no-loadscope-reorder"], lane=1),
     Part("vm", [*MAKE, "test-vm", "VM_ARGS=tests/vm/guest"], lane=2, by_default=False),
-    Part("vm-rest", [*MAKE, "test-vm-rest"], lane=1, by_default=False),
+    Part("vm-rest", [*MAKE, "test-vm-rest"], lane=2, by_default=False),
 )
 
 
