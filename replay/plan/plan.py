@@ -12,7 +12,7 @@ import numpy as np
 
 from blkreel.replay.drive.target import Target
 from blkreel.replay.engine.engine import DEPENDENCY_REACH, MAX_DEPTH, OMITTED, Batch, Lane
-from blkreel.traces.format.metadata_types import Thread, missing_ios
+from blkreel.traces.format.metadata_types import Thread, computed_at_least, missing_ios
 from blkreel.traces.format.read_ahead import ReadAheadCount, ReadAheadInTime
 from blkreel.traces.format.schema import FLAGS, OPS, USE_COLUMNS, USER_COLUMNS, WAKE_COLUMNS, WRITE_FLAGS
 from blkreel.traces.format.trace import Trace
@@ -321,18 +321,12 @@ class TracePlan(Plan):
         return count if isinstance(count, int) else None
 
     def _least_computed_ns(self, span_ns: int) -> int | None:
-        """What the captured command computed at least within a span of this length, by one thread or by processors.
+        """What the captured command computed at least within a span of this length. None: unknown.
 
-        The rest of the capture may have been before and after. None: unknown.
+        The rest of the capture may have been before and after.
         """
-        metadata = self.trace.metadata
-        ledger, processors = metadata.get("ledger") or {}, metadata.get("cpu_count") or 0
-        duration_ns = metadata.get("duration_ns")
-        if not metadata.get("command") or not ledger.get("computed_ns") or not processors or duration_ns is None:
-            return None
-        most_ns: int = max(ledger.get("longest_computed_ns") or 0, ledger["computed_ns"] // processors)
-        outside_ns: int = max(0, duration_ns - span_ns)
-        return max(0, most_ns - outside_ns)
+        computed = computed_at_least(self.trace.metadata)
+        return max(0, computed[0] - max(0, computed[1] - span_ns)) if computed else None
 
     def source(self) -> dict[str, Any]:
         trace, metadata = self.trace, self.trace.metadata

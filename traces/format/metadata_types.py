@@ -735,6 +735,20 @@ def missing_ios(metadata: Mapping[str, Any]) -> list[str]:
     return list(map(str, texts)) if isinstance(texts, list) else []
 
 
+def computed_at_least(metadata: Mapping[str, Any]) -> tuple[int, int] | None:
+    """What the captured command computed at least, by one thread or by processors, and within how much time (ns).
+
+    None: unknown.
+    """
+    ledger, processors = metadata.get("ledger") or {}, metadata.get("cpu_count") or 0
+    if "least_computed_ns" in ledger:  # of a trace that was made from another
+        return ledger["least_computed_ns"], ledger.get("computed_within_ns") or 0
+    duration_ns = metadata.get("duration_ns")
+    if not metadata.get("command") or not ledger.get("computed_ns") or not processors or duration_ns is None:
+        return None
+    return max(ledger.get("longest_computed_ns") or 0, ledger["computed_ns"] // processors), duration_ns
+
+
 def clock_step_ns(metadata: Mapping[str, Any]) -> int:
     """Step of the source's clock; 1 if it is not known."""
     return int(metadata.get("clock_resolution_ns") or 1)

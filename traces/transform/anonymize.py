@@ -138,7 +138,8 @@ def _metadata(metadata: Metadata, pseudonyms: Pseudonyms, inodes: _Numbering,
                            if (number := inodes.number_of(file["inode"])) is not None]
     lost: Any = metadata.get("lost")
     if lost:
-        result["lost"] = {"total": lost.get("total"), "per_cpu": lost.get("per_cpu") or {}, "intervals": [
+        result["lost"] = {**({"unit": "events"} if lost.get("unit") == "events" else {}),
+                          "total": lost.get("total"), "per_cpu": lost.get("per_cpu") or {}, "intervals": [
             {key: interval[key] for key in ("cpu", "first_ns", "last_ns", "count") if key in interval}
             for interval in lost.get("intervals") or []]}
     if metadata.get("emulated"):
@@ -146,7 +147,7 @@ def _metadata(metadata: Metadata, pseudonyms: Pseudonyms, inodes: _Numbering,
                               for use in metadata["emulated"]]
     ledger = metadata.get("ledger") or {}
     missing = [f"{len(ledger['missing'])} reasons are left out: they may hold names"] if ledger.get("missing") else []
-    result |= shortfall([{**ledger, "missing": missing}])
+    result |= shortfall([{**metadata, "ledger": {**ledger, "missing": missing}}])
     warnings = len(metadata.get("import_warnings") or [])
     if warnings:
         result["import_warnings"] = [f"{warnings} warnings about the recording are left out: they may hold names"]

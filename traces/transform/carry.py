@@ -6,6 +6,7 @@ from typing import Any
 from blkreel import __version__
 from blkreel.traces.format.exposure import KEY as EXPOSURE
 from blkreel.traces.format.integrity import KEY as INTEGRITY
+from blkreel.traces.format.metadata_types import computed_at_least
 from blkreel.traces.format.schema import Metadata
 from blkreel.traces.format.trace import Trace
 
@@ -20,16 +21,26 @@ _NOT_CARRIED = {INTEGRITY, EXPOSURE, "schema_version", "op_names", "flag_names",
 def carried(metadata: Metadata) -> Metadata:
     """The keys that hold for any rows of the trace."""
     return {**{key: value for key, value in metadata.items() if key not in _NOT_CARRIED},
-            **shortfall([metadata.get("ledger") or {}])}
+            **shortfall([metadata])}
 
 
-def shortfall(ledgers: Iterable[Metadata]) -> Metadata:
-    """The key `ledger` with what recordings are known to lack, if there is anything."""
-    ledgers = list(ledgers)
+def shortfall(recordings: Iterable[Metadata]) -> Metadata:
+    """The key `ledger` with what recordings are known to lack, if there is anything: of their metadata."""
+    recordings = list(recordings)
+    ledgers = [metadata.get("ledger") or {} for metadata in recordings]
+    least_ns, within_ns = max((computed_at_least(metadata) or (0, 0) for metadata in recordings), default=(0, 0))
     ledger = {"missing": list(dict.fromkeys(text for of in ledgers for text in of.get("missing") or [])),
               **{name: sum(of.get(name) or 0 for of in ledgers)
-                 for name in ("commands_unseen", "uses_lost", "uses_mapped")}}
+                 for name in ("commands_unseen", "uses_lost", "uses_mapped")},
+              "least_computed_ns": least_ns, "computed_within_ns": least_ns and within_ns}
     return {"ledger": {key: value for key, value in ledger.items() if value}} if any(ledger.values()) else {}
+
+
+def without_computing(metadata: Metadata) -> Metadata:
+    """The metadata of a trace of which no I/O is of the workload, for shortfall()."""
+    ledger = metadata.get("ledger") or {}
+    return {**metadata, "command": None,
+            "ledger": {key: value for key, value in ledger.items() if key != "least_computed_ns"}}
 
 
 def history(sources: Sequence[Trace], command: str, options: Metadata, notes: Sequence[str] = ()) -> Metadata:

@@ -63,7 +63,7 @@ def merge(traces: Sequence[Trace], output: Path, *, align: str = "clock", onto_o
         # A list, not a generator: every source must have its next rows before the earliest are written.
         while any([source.fill() for source in sources]):
             out.write(_next_rows(sources, numbers, out.rows))
-        metadata = {**tables.metadata(shifts_ns),
+        metadata = {**tables.metadata(shifts_ns, backgrounds),
                     **history(traces, "merge", {"align": align, "onto_one": onto_one,
                                                 "offsets_ns": {str(key): value for key, value in offsets_ns.items()},
                                                 "backgrounds": sorted(backgrounds)}, notes),

@@ -1,6 +1,6 @@
 """One table of devices, threads and files for rows of several traces."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -11,7 +11,7 @@ from blkreel.traces.format.metadata_types import storage_layer
 from blkreel.traces.format.schema import Metadata
 from blkreel.traces.format.trace import Trace
 
-from .carry import carried, lost_per_cpu, shortfall, with_warnings
+from .carry import carried, lost_per_cpu, shortfall, with_warnings, without_computing
 from .rows import TRACE_FLAGS
 
 # Two traces are of one boot if their clocks differ by less: NTP sets a clock by that much between two recordings.
@@ -125,8 +125,9 @@ class Tables:
         """Threads and files of all traces, as in metadata()."""
         return {"threads": self.threads, "files": self.files}
 
-    def metadata(self, shifts_ns: Sequence[int]) -> Metadata:
-        """The metadata of all traces. shifts_ns: of the times of each."""
+    def metadata(self, shifts_ns: Sequence[int], backgrounds: Collection[int] = ()) -> Metadata:
+        """The metadata of all traces. shifts_ns: of the times of each. backgrounds: numbers of those without workload.
+        """
         first, *further = sources = [carried(trace.metadata) for trace in self._traces]
         result = {key: value for key, value in first.items()
                   if key not in _MERGED and all(source.get(key) == value for source in further)}
@@ -150,15 +151,16 @@ class Tables:
         result |= {key: value for key, value in (("devices", self.devices), ("threads", self.threads),
                                                  ("files", self.files)) if value}
         # Slices of one recording have the same account.
-        ledgers = {(trace.metadata.get("part_of") or {}).get("sha256", number): trace.metadata.get("ledger") or {}
-                   for number, trace in enumerate(self._traces)}
-        result |= shortfall(ledgers.values())
+        recordings = [_recording(trace) or number for number, trace in enumerate(self._traces)]
+        accounts = {recording: without_computing(trace.metadata) if number in backgrounds else trace.metadata
+                    for number, (recording, trace) in enumerate(zip(recordings, self._traces, strict=True))}
+        result |= shortfall(accounts.values())
         uses: list[Any] = [use for source in sources for use in source.get("emulated") or []]
         if uses:
             result["emulated"] = [use for number, use in enumerate(uses) if use not in uses[:number]]
         losses = [source.get("lost") for source in sources]
         if any(losses):
-            result["lost"] = _lost(losses, shifts_ns)
+            result["lost"] = _lost(losses, shifts_ns, recordings)
         warnings = dict.fromkeys(text for source in sources for text in source.get("import_warnings") or [])
         return with_warnings(result, list(warnings))
 
@@ -222,11 +224,19 @@ def _lacks(sources: Sequence[Metadata]) -> list[str]:
             if what != "latency" or all(what in of_one for of_one in of_each)]
 
 
-def _lost(losses: Sequence[Any], shifts_ns: Sequence[int]) -> Metadata:
-    """The sum of the losses; an interval that two slices of one recording have counts once."""
+def _recording(trace: Trace) -> str | None:
+    """The checksum of the trace of which this one is a slice, or a slice of a slice."""
+    steps = trace.metadata.get("history") or []
+    is_slice = {step["command"] for step in steps} == {"slice"}
+    return next((source.get("sha256") for source in steps[0].get("sources") or []), None) if is_slice else None
+
+
+def _lost(losses: Sequence[Any], shifts_ns: Sequence[int], recordings: Sequence[str | int]) -> Metadata:
+    """The sum of the losses. What two slices of one recording have counts once: an interval, or all without times."""
     intervals: list[Metadata] = []
     total: int | None = 0
-    for lost, shift_ns in zip(losses, shifts_ns, strict=True):
+    counted = set()
+    for lost, shift_ns, recording in zip(losses, shifts_ns, recordings, strict=True):
         if lost is None or lost.get("total") is None:
             total = None
             continue
@@ -234,6 +244,11 @@ def _lost(losses: Sequence[Any], shifts_ns: Sequence[int]) -> Metadata:
                  for interval in lost.get("intervals") or []]
         new = [interval for interval in moved if interval not in intervals]
         intervals += new
-        twice = sum(interval["count"] for interval in moved) - sum(interval["count"] for interval in new)
-        total = None if total is None else total + lost["total"] - twice
-    return {"total": total, "per_cpu": lost_per_cpu(intervals), "intervals": intervals}
+        count = sum(interval["count"] for interval in new)
+        if sum(interval["count"] for interval in moved) != lost["total"]:
+            count = 0 if recording in counted else lost["total"]
+            counted.add(recording)
+        total = None if total is None else total + count
+    units = {lost.get("unit") for lost in losses if lost and lost.get("total") != 0}
+    unit = {"unit": units.pop()} if len(units) == 1 and None not in units else {}
+    return {**unit, "total": total, "per_cpu": lost_per_cpu(intervals), "intervals": intervals}

@@ -22,7 +22,10 @@ from blkreel.traces.format.reader import open_trace
 from blkreel.traces.format.schema import FLAGS, OPS, RUN_SCHEMA
 from blkreel.traces.format.trace import Trace
 from blkreel.traces.samples import SAMPLES
+from blkreel.traces.transform.anonymize import anonymize
+from blkreel.traces.transform.merge import merge
 from blkreel.traces.transform.rows import trace_schema
+from blkreel.traces.transform.slice import Selection, slice_trace
 
 READ, WRITE = OPS["read"], OPS["write"]
 MIB = 1 << 20
@@ -251,6 +254,19 @@ def test_what_a_command_computed_at_least_during_its_ios(trace, image, changes, 
     ledger = {"computed_ns": 1000, "longest_computed_ns": 800}
     opened.metadata.update({"command": ["a"], "cpu_count": 2, "duration_ns": 1600, "ledger": ledger} | changes)
     assert plan_of(opened, image()).source()["least_computed_ns"] == least_ns
+
+
+@pytest.mark.parametrize("make", [
+    lambda trace, output: anonymize(trace, output, key=b"k"),
+    lambda trace, output: slice_trace(trace, output, Selection(ops=("read",))),
+    lambda trace, output: merge([trace, trace], output, align="start", onto_one=True, backgrounds=[1])])
+def test_what_is_made_of_a_trace_states_what_its_command_computed(tmp_path, image, make):
+    source = open_trace(new_trace(tmp_path / "t.parquet", {
+        "command": ["a"], "cpu_count": 2, "ledger": {"computed_ns": 1000, "longest_computed_ns": 800}},
+        submit_ns=np.arange(7) * 200, latency_ns=100))
+    source.metadata["duration_ns"] = 1600
+    make(source, tmp_path / "made.parquet")
+    assert plan_of(open_trace(tmp_path / "made.parquet"), image()).source()["least_computed_ns"] == 400
 
 
 def test_a_dependent_plan_on_several_copies(trace, image):

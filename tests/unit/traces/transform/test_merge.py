@@ -172,9 +172,11 @@ def test_what_qualifies_a_recording_qualifies_what_is_made_of_it(tmp_path, blkre
     source = new_trace(tmp_path / "t.parquet", {
         "emulated": [{**use, "name": "secret-name", "drive": "nil:secret.toml"}],
         "ledger": {"missing": ["secret-drive is gone"], "commands_unseen": 7, "uses_lost": 3,
-                   "uses_mapped": 2, "computed_ns": 5}},
+                   "uses_mapped": 2, "computed_ns": 90_000, "longest_computed_ns": 50_000},
+        "command": ["make"], "cpu_count": 2, "duration_ns": 250_000,
+        "lost": {"unit": "events", "total": 4, "per_cpu": {}, "intervals": []}},
         submit_ns=np.arange(200) * 1000, latency_ns=500)
-    other = new_trace(tmp_path / "o.parquet", {}, submit_ns=np.arange(200) * 1000, latency_ns=500)
+    other = new_trace(tmp_path / "o.parquet", {"lost": {"total": 0}}, submit_ns=np.arange(200) * 1000, latency_ns=500)
     options = {"slice": (source, "--to", "100us"), "concat": (source, other), "anonymize": (source,),
                "merge": (source, other, "--align", "start", "--onto", "one")}[command]
     blkreel(command, *options, "-o", tmp_path / "made.parquet")
@@ -183,17 +185,23 @@ def test_what_qualifies_a_recording_qualifies_what_is_made_of_it(tmp_path, blkre
     assert {"emulated_late", "incomplete_capture"} <= {reason["code"] for reason in verdict["reasons"]}
     metadata = open_trace(tmp_path / "made.parquet").metadata
     assert metadata["ledger"] == {"missing": metadata["ledger"]["missing"], "commands_unseen": 7, "uses_lost": 3,
-                                  "uses_mapped": 2}
+                                  "uses_mapped": 2, "least_computed_ns": 50_000, "computed_within_ns": 250_000}
+    assert metadata["lost"] == {"unit": "events", "total": 4, "per_cpu": {}, "intervals": []}
     assert command != "anonymize" or "secret" not in json.dumps(metadata)
 
 
 def test_slices_count_the_commands_of_their_recording_once(tmp_path):
-    source = new_trace(tmp_path / "t.parquet", {"ledger": {"commands_unseen": 7}}, submit_ns=np.arange(9) * 1000)
-    for name, times in (("a", {"to_ns": 4000}), ("b", {"from_ns": 4000})):
-        slice_trace(open_trace(source), tmp_path / f"{name}.parquet", Selection(**times))
-    traces = [open_trace(tmp_path / f"{name}.parquet") for name in ("a", "b")]
-    concat(traces, tmp_path / "joined.parquet")
-    assert open_trace(tmp_path / "joined.parquet").metadata["ledger"] == {"commands_unseen": 7}
+    """And losses of which no time is known, also in slices of slices and by operation."""
+    new_trace(tmp_path / "t.parquet", {"ledger": {"commands_unseen": 7},
+                                       "lost": {"total": 5, "per_cpu": {}, "intervals": []}},
+              submit_ns=np.arange(9) * 1000)
+    for name, of, selection in (("a", "t", {"to_ns": 4000}), ("b", "t", {"from_ns": 4000}), ("c", "b", {"to_ns": 6000}),
+                                ("d", "b", {"ops": ("read",)})):
+        slice_trace(open_trace(tmp_path / f"{of}.parquet"), tmp_path / f"{name}.parquet", Selection(**selection))
+    for names in ("ab", "acd"):
+        concat([open_trace(tmp_path / f"{name}.parquet") for name in names], tmp_path / f"{names}.parquet")
+        metadata = open_trace(tmp_path / f"{names}.parquet").metadata
+        assert metadata["ledger"] == {"commands_unseen": 7} and metadata["lost"]["total"] == 5
 
 
 def volume_trace(path, host, *names):
