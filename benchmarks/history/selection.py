@@ -97,7 +97,9 @@ def _text(row: Row, column: str) -> str:
 
 
 def _notices(rows: Sequence[Row], by: str) -> tuple[str, ...]:
-    notices = []
+    labels = {row["label"] for row in rows if not row["unit"]}
+    notices = [f"results of {len(labels)} labels without a serial: {_listed(labels)}; these may be several drives"
+               ] if len(labels) > 1 else []
     for column, words in (("host", "hosts"), ("firmware", "firmware versions"), ("kernel", "kernels")):
         values = {row[column] for row in rows}
         if len(values) > 1 and column != by and (column == "host" or by != "date"):

@@ -159,6 +159,14 @@ def test_results_of_several_hosts_are_pointed_out():
     assert "results of 2 hosts: lab, office" in selected([result(0), result(1, host="office")], SELECTION).notices[0]
 
 
+def test_labels_of_drives_without_a_serial_are_pointed_out():
+    """Two sticks of one model are a series with a step. A drive with a serial may have any label."""
+    results = [result(0, label="stick a"), result(1, label="stick b")]
+    assert not selected(results, SELECTION).notices
+    notices = selected([{**row, "unit": ""} for row in results], SELECTION).notices
+    assert "2 labels without a serial: stick a, stick b" in notices[0]
+
+
 def test_versions_that_differ_beside_those_compared_are_pointed_out():
     rows = [result(0), result(1, firmware="1.1")]
     assert "results of 2 firmware versions: 1.0, 1.1" in selected(rows, SELECTION, "kernel").notices[0]
