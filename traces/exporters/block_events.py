@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from blkreel.traces.format.schema import CHECKS, FLAGS, WITHOUT_DATA, ZONE_MANAGEMENT
+from blkreel.traces.format.schema import CHECKS, FLAGS, OPS, WITHOUT_DATA, ZONE_MANAGEMENT
 from blkreel.traces.format.trace import Trace
 
 from .export_format import Account, Columns, batches, check_export_state, chosen, is_op
@@ -20,6 +20,7 @@ _LOCAL_MAJOR = 240
 MINOR_BITS = 20
 _EVENT_COPIES = 4  # of events that wait, while they are sorted with further ones
 _COUNTER_BYTES = 160  # of a dictionary entry
+_PLACE_BYTES = 400  # the same, with a tuple and a list
 _IO_COLUMNS = ("offset_bytes", "length_bytes", "op", "flags", "device", "cpu", "tid", "status")
 
 
@@ -28,7 +29,8 @@ class BlockEvents:
     """Events with their numbers.
 
     start_ns: time of the first event, on the clock of `epoch_ns`. The queue event of a flush is left out: the kernel
-    queues flushes with the writes that need them, and readers would pair them with another flush.
+    queues flushes with the writes that need them, and readers would pair them with another flush. So would they pair
+    an I/O without a completion with that of a later one at its place, and those with the ones after them.
     """
 
     trace: Trace
@@ -38,6 +40,7 @@ class BlockEvents:
     _longest_queue_ns: int = 0
     _device_numbers: np.ndarray = field(default_factory=lambda: np.empty(0, np.int64))
     _sequences: dict[int, int] = field(default_factory=dict)
+    _unpaired: np.ndarray = field(default_factory=lambda: np.empty(0, np.int64))
 
     def __post_init__(self) -> None:
         first_ns = None
@@ -52,6 +55,7 @@ class BlockEvents:
         self._origin_ns = max(int(self.trace.metadata.get("epoch_ns") or 0), -(first_ns or 0))
         self.start_ns = self._origin_ns + (first_ns or 0)
         self._device_numbers = device_numbers(self.trace)
+        self._unpaired = _unpaired_rows(self.trace)
 
     def __iter__(self) -> Iterator[dict[str, np.ndarray]]:
         """Columns: time_ns (on the clock of epoch_ns), stage (QUEUE and so on), sequence (from 1, by device and CPU),
@@ -82,10 +86,13 @@ class BlockEvents:
         unaligned = (columns["offset_bytes"] % SECTOR_BYTES != 0) & ~is_op(columns, *WITHOUT_DATA) & ~outside
         unsupported = self.account.omit_ops(columns, (*ZONE_MANAGEMENT, *CHECKS))
         empty = (columns["length_bytes"] == 0) & ~flush & ~unsupported
+        unpaired = np.isin(np.arange(first_row, first_row + len(flush)), self._unpaired) & ~(
+            outside | unaligned | unsupported | empty)
+        self.account.omit("an unseen completion, which readers would take from a later I/O", unpaired)
         self.account.omit("length_bytes of 4 GiB and more", outside)
         self.account.omit("length_bytes is 0", empty)
         self.account.omit("offset_bytes between sectors", unaligned)
-        mask = ~(outside | unaligned | empty | unsupported)
+        mask = ~(outside | unaligned | empty | unsupported | unpaired)
         rows = chosen(columns, mask)
         self.account.lose_columns(rows, _EXPRESSED, _EVENT_FLAGS)
         for name in ("write_zeroes", "zone_append"):
@@ -121,6 +128,30 @@ class BlockEvents:
         ordered = np.arange(len(counters)) - np.repeat(np.cumsum(counts) - counts, counts)
         numbers[np.argsort(at, kind="stable")] = ordered
         return numbers + before[at] + 1
+
+
+def _unpaired_rows(trace: Trace) -> np.ndarray:
+    """Rows without a completion before one at their place that has one."""
+    if trace.greatest("latency_ns") < 0:
+        return np.empty(0, np.int64)
+    waiting: dict[tuple[int, int, int], list[int]] = {}
+    found: list[int] = []
+    row = 0
+    for columns in trace.batches(["latency_ns", "op", "device", "offset_bytes"]):
+        batch = {name: columns[name].to_numpy() for name in columns.schema.names}
+        op = np.where(is_op(batch, "write_zeroes", "zone_append"), OPS["write"], batch["op"])
+        offset_bytes = np.where(is_op(batch, "flush"), 0, batch["offset_bytes"])
+        unseen = batch["latency_ns"] < 0
+        at = np.flatnonzero(np.isin(offset_bytes, [*offset_bytes[unseen], *(place[2] for place in waiting)]))
+        places = zip(batch["device"][at].tolist(), op[at].tolist(), offset_bytes[at].tolist(), strict=True)
+        for index, place in zip(at.tolist(), places, strict=True):
+            if unseen[index]:
+                waiting.setdefault(place, []).append(row + index)
+            else:
+                found += waiting.pop(place, [])
+        row += len(op)
+        check_export_state(trace, _PLACE_BYTES * len(waiting), "I/Os in flight or CPUs")
+    return np.array(found, np.int64)
 
 
 def device_numbers(trace: Trace) -> np.ndarray:
