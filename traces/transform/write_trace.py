@@ -85,10 +85,10 @@ def _complete(columns: dict[str, Any], labels: np.ndarray | None) -> dict[str, n
     order = np.argsort(typed["submit_ns"], kind="stable")
     labels = np.arange(count) if labels is None else labels
     parent = _positions(typed["waited_on"], labels)
-    complete_ns = np.where(typed["latency_ns"] < 0, -1, typed["submit_ns"] + typed["latency_ns"])
+    complete_ns = typed["submit_ns"] + typed["latency_ns"]
     linked = parent >= 0
     think_ns = np.where(linked, typed["submit_ns"] - complete_ns[parent], 0)
-    wrong = linked & ((complete_ns[parent] < 0) | (think_ns < 0))
+    wrong = linked & ((typed["latency_ns"][parent] < 0) | (think_ns < 0))
     if "think_ns" in columns:
         wrong |= linked & (think_ns != typed["think_ns"])
     if wrong.any():

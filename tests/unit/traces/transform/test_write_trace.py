@@ -87,6 +87,7 @@ def test_records_of_a_run_become_a_trace(tmp_path, blkreel):
     ({"offset_bytes": [0, 0.5, 0, 0]}, "column offset_bytes has values that are not int64"),
     ({"offset_bytes": [0, np.nan, 0, 0]}, "column offset_bytes has values that are not int64"),
     ({"device": [0, 0, 40_000, 0]}, "column device has values that are not int16"),
+    ({"submit_ns": [at_ns - 10_000 for at_ns in ROWS["submit_ns"]]}, "submit_ns is negative"),
     ({"offset_bytes": [0, 0]}, "different lengths"),
     ({"size": [1, 2, 3, 4]}, "a trace has no column size"),
 ])
