@@ -91,13 +91,14 @@ class Tables:
         if any(paths.get((file["inode"] + add["inode"], file.get("filesystem")), file["path"]) != file["path"]
                for file in trace.metadata.get("files") or []):
             add["inode"] = (self._first_free("inode") | _FILES_OF_A_NUMBER - 1) + 1
-        numbers = []
+        numbers: list[int] = []
         for device in trace.metadata.get("devices") or []:
             if self.onto_one:
                 self.devices = [max([*self.devices, device], key=lambda entry: entry.get("size_bytes") or 0)]
                 numbers.append(0)
-            elif same is not None and device in self.devices:
-                numbers.append(self.devices.index(device))
+            elif same is not None and (number := next((at for at, known in enumerate(self.devices) if known == device
+                                                       and at not in numbers), None)) is not None:
+                numbers.append(number)  # a drive of two boots is in one trace twice
             else:
                 numbers.append(len(self.devices))
                 self.devices.append(device)

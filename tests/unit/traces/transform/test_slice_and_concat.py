@@ -168,6 +168,16 @@ def test_rebased_slices_of_a_trace_without_an_epoch_keep_their_distance(tmp_path
     assert assert_valid(tmp_path / "whole.parquet")["submit_ns"].tolist() == [0, 995, 4995, 8995]
 
 
+def test_slices_keep_a_drive_of_two_boots_apart(tmp_path):
+    """Merged captures of two days have an entry for the drive of each day, which may be equal."""
+    drive = {"name": "sda", "path": "/dev/sda", "size_bytes": 1 << 30}
+    path = new_trace(tmp_path / "t.parquet", {"devices": [drive, drive]}, device=[0, 1, 0, 1], submit_ns=[1, 2, 3, 4])
+    for name, times in (("a", (None, 3)), ("b", (3, None))):
+        slice_trace(open_trace(path), tmp_path / f"{name}.parquet", Selection(*times))
+    concat([open_trace(tmp_path / f"{name}.parquet") for name in "ab"], tmp_path / "whole.parquet")
+    assert assert_valid(tmp_path / "whole.parquet")["device"].tolist() == [0, 1, 0, 1]
+
+
 def test_other_traces_follow_each_other(tmp_path):
     names = [APP_START, of_another_machine(COMPILE, tmp_path / "other.parquet")]
     result = concat([open_trace(name) for name in names], tmp_path / "t.parquet", pause_ns=10**9)
