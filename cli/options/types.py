@@ -101,7 +101,7 @@ def force(function: CommandFunction) -> CommandFunction:
             named = [values.get(parameter.name or "") for parameter in click.get_current_context().command.params
                      if isinstance(parameter, click.Argument) and parameter.name != "output"]
             inputs = [path for value in named for path in (value if isinstance(value, tuple) else (value,))]
-            inputs += [text.partition(",")[0] for text in values.get("backgrounds") or ()]
+            inputs += [text.partition(",")[0] for text in values.get("backgrounds") or () if isinstance(text, str)]
             if any(path is not None and _is_of(output, Path(str(path))) for path in inputs):
                 raise UsageError(f"{output} is an input of this command, and --force would destroy it",
                                  "name another output")

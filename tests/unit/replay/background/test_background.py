@@ -356,8 +356,9 @@ def test_each_phase_starts_from_the_state_before_the_run_and_leaves_that_after_i
 
 def test_a_merged_background_is_replayed_as_one(blkreel, tmp_path):
     """Its rows are those of the plan, and no metric is of them."""
-    blkreel("merge", APP_START, "sample:download", "-o", tmp_path / "t.parquet", "--align", "start",
-            "--offset", "0=2s", "--as-background", "1", "--onto", "one")
+    for force in ((), ("--force",)):
+        blkreel("merge", APP_START, "sample:download", "-o", tmp_path / "t.parquet", "--align", "start",
+                "--offset", "0=2s", "--as-background", "1", "--onto", "one", *force)
     blkreel("replay", tmp_path / "t.parquet", "--on", "nil:8GiB,clock=virtual", "--pace", "1:paced", "--pace",
             "dependent", "-o", tmp_path / "run", check=False)
     account = open_trace(tmp_path / "run").metadata["run"]
