@@ -112,7 +112,8 @@ def _rows(trace: Trace, device: int | None, progress: Callable[[int], None]) -> 
             rows = columns["device"] == device
             columns = {name: values[rows] for name, values in columns.items()}
         if len(columns["op"]):
-            yield columns
+            is_flush = (columns["op"] == OPS["write"]) & (columns["length_bytes"] == 0)  # an empty write with preflush
+            yield {**columns, "op": np.where(is_flush, columns["op"].dtype.type(OPS["flush"]), columns["op"])}
         done += batch.num_rows
         progress(done)
 

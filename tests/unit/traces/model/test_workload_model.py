@@ -13,7 +13,7 @@ from tree import COMPILE, GAME_DOWNLOAD, GAME_LOAD
 from blkreel.common.errors import TraceError, UsageError
 from blkreel.traces.format.check import check
 from blkreel.traces.format.reader import open_trace
-from blkreel.traces.format.schema import OPS
+from blkreel.traces.format.schema import FLAGS, OPS
 from blkreel.traces.model import (
     compared,
     fio_job,
@@ -225,6 +225,17 @@ def test_the_trace_of_a_model_is_valid(bursty, tmp_path):
     assert check(trace).errors == [] and trace.rows == ROWS
     assert trace.metadata["history"][-1]["options"] == {"seed": 1, "ios": ROWS}
     assert (trace.table(["offset_bytes"])["offset_bytes"].to_numpy() == made["offset_bytes"]).all()
+
+
+def test_a_write_of_0_bytes_is_modeled_as_the_flush_that_it_is(tmp_path):
+    """As bios of a volume have it. Made of a write, it had no flag, and its trace was invalid."""
+    source = new_trace(tmp_path / "t.parquet", {}, submit_ns=np.arange(100) * 1000, latency_ns=500, op=OPS["write"],
+                       length_bytes=np.arange(100) % 2 * 4096, flags=np.arange(1, 101) % 2 * FLAGS["preflush"])
+    assert not check(open_trace(source)).errors
+    model, _ = modeled_trace(open_trace(source))
+    write_generated(model, tmp_path / "made.parquet", seed=1)
+    assert model.properties["write_size_mean_bytes"] == 4096 and model.properties["flush_share"] == 0.5
+    assert not check(open_trace(tmp_path / "made.parquet")).errors
 
 
 def test_a_trace_with_an_unknown_operation_is_refused(tmp_path):
