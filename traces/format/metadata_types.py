@@ -731,8 +731,9 @@ def lacks(metadata: Mapping[str, Any], what: str) -> bool:
 
 def missing_ios(metadata: Mapping[str, Any]) -> list[str]:
     """What a capture said of I/Os that its trace lacks, apart from lost events."""
-    texts = (metadata.get("ledger") or {}).get("missing")
-    return list(map(str, texts)) if isinstance(texts, list) else []
+    texts, unmatched = (metadata.get("ledger") or {}).get("missing"), metadata.get("unmatched")
+    return [*(map(str, texts) if isinstance(texts, list) else ()),
+            *([f"{unmatched:,} I/Os completed whose issue was not seen"] if unmatched else [])]
 
 
 def computed_at_least(metadata: Mapping[str, Any]) -> tuple[int, int] | None:

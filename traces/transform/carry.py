@@ -14,7 +14,7 @@ WRITER = f"blkreel {__version__}"
 # Of the writer, or of one whole recording: counts that other rows do not have. Of the ledger stays what a replay asks
 # for: it is unknown which rows the missing I/Os were between, and of which the lost uses were.
 _NOT_CARRIED = {INTEGRITY, EXPOSURE, "schema_version", "op_names", "flag_names", "survey", "boundary", "ledger",
-                "diskstats", "unmatched", "in_flight_at_start", "in_flight_at_end", "ring", "helper_cpu_ns",
+                "diskstats", "in_flight_at_start", "in_flight_at_end", "ring", "helper_cpu_ns",
                 "duration_ns", "run", "history", "part_of", "certificate"}
 
 

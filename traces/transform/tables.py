@@ -22,7 +22,7 @@ _FILES_OF_A_NUMBER = 1 << 48  # docs/trace-format.md, `inode`
 _MORE_THREADS = ("used_by", "woken_by")
 # Keys with a rule of their own; any other key stays if all traces have the same value.
 _MERGED = {"devices", "threads", "files", "lost", "import_warnings", "epoch_ns", "clock_pairs", "part_of",
-           "source_lacks", "ledger", "emulated"}
+           "source_lacks", "ledger", "emulated", "unmatched"}
 _JOINED = ("source_format", "capture_layer")
 _COARSEST = ("clock_resolution_ns", "times_step_ns")
 
@@ -156,6 +156,8 @@ class Tables:
         accounts = {recording: without_computing(trace.metadata) if number in backgrounds else trace.metadata
                     for number, (recording, trace) in enumerate(zip(recordings, self._traces, strict=True))}
         result |= shortfall(accounts.values())
+        if unmatched := sum(account.get("unmatched") or 0 for account in accounts.values()):
+            result["unmatched"] = unmatched
         uses: list[Any] = [use for source in sources for use in source.get("emulated") or []]
         if uses:
             result["emulated"] = [use for number, use in enumerate(uses) if use not in uses[:number]]

@@ -173,7 +173,7 @@ def test_what_qualifies_a_recording_qualifies_what_is_made_of_it(tmp_path, blkre
         "emulated": [{**use, "name": "secret-name", "drive": "nil:secret.toml"}],
         "ledger": {"missing": ["secret-drive is gone"], "commands_unseen": 7, "uses_lost": 3,
                    "uses_mapped": 2, "computed_ns": 90_000, "longest_computed_ns": 50_000},
-        "command": ["make"], "cpu_count": 2, "duration_ns": 250_000,
+        "command": ["make"], "cpu_count": 2, "duration_ns": 250_000, "unmatched": 6,
         "lost": {"unit": "events", "total": 4, "per_cpu": {}, "intervals": []}},
         submit_ns=np.arange(200) * 1000, latency_ns=500)
     other = new_trace(tmp_path / "o.parquet", {"lost": {"total": 0}}, submit_ns=np.arange(200) * 1000, latency_ns=500)
@@ -186,6 +186,7 @@ def test_what_qualifies_a_recording_qualifies_what_is_made_of_it(tmp_path, blkre
     metadata = open_trace(tmp_path / "made.parquet").metadata
     assert metadata["ledger"] == {"missing": metadata["ledger"]["missing"], "commands_unseen": 7, "uses_lost": 3,
                                   "uses_mapped": 2, "least_computed_ns": 50_000, "computed_within_ns": 250_000}
+    assert metadata["unmatched"] == 6
     assert metadata["lost"] == {"unit": "events", "total": 4, "per_cpu": {}, "intervals": []}
     assert command != "anonymize" or "secret" not in json.dumps(metadata)
 
