@@ -94,10 +94,11 @@ def dated_words(history: History, change: Change) -> str:
 
 def sentence(history: History) -> str:
     """The result of one metric."""
-    points = f"{counted(len(history.points), NOUNS[history.by])}, {counted(runs_of(history), 'run')}"
+    left_out = f" ({history.unusable:,} without a value left out)" if history.unusable else ""
+    points = f"{counted(len(history.points), NOUNS[history.by])}, {counted(runs_of(history), 'run')}{left_out}"
     title = history.metric.title
     if not history.is_searched:
-        return f"{title}: not searched for changes, {too_few(history)}"
+        return f"{title}: not searched for changes, {too_few(history)}{left_out}"
     if not history.changes:
         return f"{title}: no change in {points}"
     return f"{title}: {counted(len(history.changes), 'change')} in {points}; the latest: " \

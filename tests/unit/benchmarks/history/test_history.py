@@ -159,6 +159,15 @@ def test_results_of_several_hosts_are_pointed_out():
     assert "results of 2 hosts: lab, office" in selected([result(0), result(1, host="office")], SELECTION).notices[0]
 
 
+def test_runs_without_a_value_are_counted():
+    """Else the nights since a metric is withheld look like nights without a change."""
+    rows, values = nights(step=40)
+    missing = {row["id"]: None for row in rows[90:]}
+    history = history_of(selected(rows, SELECTION).rows, {**values, **missing}, LOAD_TIME, "date")
+    assert "no change in 30 nights, 90 runs (30 without a value left out)" in lines(
+        [history], selected(rows, SELECTION), 100, False)[2]
+
+
 def test_labels_of_drives_without_a_serial_are_pointed_out():
     """Two sticks of one model are a series with a step. A drive with a serial may have any label."""
     results = [result(0, label="stick a"), result(1, label="stick b")]
