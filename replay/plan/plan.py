@@ -12,7 +12,7 @@ import numpy as np
 
 from blkreel.replay.drive.target import Target
 from blkreel.replay.engine.engine import DEPENDENCY_REACH, MAX_DEPTH, OMITTED, Batch, Lane
-from blkreel.traces.format.metadata_types import Thread, computed_at_least, missing_ios
+from blkreel.traces.format.metadata_types import Thread, computed_at_least, missing_ios, of_recording
 from blkreel.traces.format.read_ahead import ReadAheadCount, ReadAheadInTime
 from blkreel.traces.format.schema import FLAGS, OPS, USE_COLUMNS, USER_COLUMNS, WAKE_COLUMNS, WRITE_FLAGS
 from blkreel.traces.format.trace import Trace
@@ -317,7 +317,7 @@ class TracePlan(Plan):
     @property
     def commands_unseen(self) -> int | None:
         """Commands that programs passed to the drives of the capture, without a row in the trace."""
-        count = (self.trace.metadata.get("ledger") or {}).get("commands_unseen")
+        count = (of_recording(self.trace.metadata).get("ledger") or {}).get("commands_unseen")
         return count if isinstance(count, int) else None
 
     def _least_computed_ns(self, span_ns: int) -> int | None:
@@ -329,7 +329,7 @@ class TracePlan(Plan):
         return max(0, computed[0] - max(0, computed[1] - span_ns)) if computed else None
 
     def source(self) -> dict[str, Any]:
-        trace, metadata = self.trace, self.trace.metadata
+        trace, metadata = self.trace, of_recording(self.trace.metadata)
         span_ns = self.trace_survey.last_submit_ns - self.trace_survey.first_submit_ns
         programs = {thread.get("comm") for thread in trace.threads.values()}
         return {"path": called(trace.path), "sha256": None, "rows": trace.rows, "device": self.drives[0].device,

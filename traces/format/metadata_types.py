@@ -729,6 +729,14 @@ def lacks(metadata: Mapping[str, Any], what: str) -> bool:
     return what in (metadata.get("source_lacks") or [])
 
 
+def of_recording(metadata: Mapping[str, Any]) -> dict[str, Any]:
+    """The metadata, of a run with the losses of the recording that it replays: its rows have not those I/Os either."""
+    source = (metadata.get("run") or {}).get("source") or {}
+    lost = {"lost": {**source["lost"], "per_cpu": {}, "intervals": []}} if source.get("lost") else {}
+    ledger = {"missing": source.get("missing_ios"), "commands_unseen": source.get("commands_unseen")}
+    return {**metadata, **lost, "ledger": ledger} if source else dict(metadata)
+
+
 def missing_ios(metadata: Mapping[str, Any]) -> list[str]:
     """What a capture said of I/Os that its trace lacks, apart from lost events."""
     texts, unmatched = (metadata.get("ledger") or {}).get("missing"), metadata.get("unmatched")

@@ -15,6 +15,7 @@ import numpy as np
 from blkreel.common.errors import UsageError
 from blkreel.common.limits import check_state
 from blkreel.traces.format.check import check_order
+from blkreel.traces.format.metadata_types import of_recording
 from blkreel.traces.format.names import KERNEL_NAME
 from blkreel.traces.format.schema import Metadata
 from blkreel.traces.format.trace import Trace
@@ -124,6 +125,7 @@ class _Numbering:
 
 def _metadata(metadata: Metadata, pseudonyms: Pseudonyms, inodes: _Numbering,
               region_bytes: int | None, notes: list[str]) -> Metadata:
+    metadata = of_recording(metadata)
     result: Metadata = {key: metadata[key] for key in _KEYS if key in metadata}
     result |= {"writer": WRITER, "epoch_ns": 0}
     if isinstance(metadata.get("kernel"), str) and (version := re.match(r"\d+\.\d+", metadata["kernel"])):
@@ -147,7 +149,7 @@ def _metadata(metadata: Metadata, pseudonyms: Pseudonyms, inodes: _Numbering,
                               for use in metadata["emulated"]]
     ledger = metadata.get("ledger") or {}
     missing = [f"{len(ledger['missing'])} reasons are left out: they may hold names"] if ledger.get("missing") else []
-    result |= shortfall([{**metadata, "ledger": {**ledger, "missing": missing}}])
+    result |= shortfall([{**metadata, "run": None, "ledger": {**ledger, "missing": missing}}])
     warnings = len(metadata.get("import_warnings") or [])
     if warnings:
         result["import_warnings"] = [f"{warnings} warnings about the recording are left out: they may hold names"]

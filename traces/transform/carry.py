@@ -6,7 +6,7 @@ from typing import Any
 from blkreel import __version__
 from blkreel.traces.format.exposure import KEY as EXPOSURE
 from blkreel.traces.format.integrity import KEY as INTEGRITY
-from blkreel.traces.format.metadata_types import computed_at_least
+from blkreel.traces.format.metadata_types import computed_at_least, of_recording
 from blkreel.traces.format.schema import Metadata
 from blkreel.traces.format.trace import Trace
 
@@ -20,13 +20,14 @@ _NOT_CARRIED = {INTEGRITY, EXPOSURE, "schema_version", "op_names", "flag_names",
 
 def carried(metadata: Metadata) -> Metadata:
     """The keys that hold for any rows of the trace."""
+    metadata = of_recording(metadata)
     return {**{key: value for key, value in metadata.items() if key not in _NOT_CARRIED},
             **shortfall([metadata])}
 
 
 def shortfall(recordings: Iterable[Metadata]) -> Metadata:
     """The key `ledger` with what recordings are known to lack, if there is anything: of their metadata."""
-    recordings = list(recordings)
+    recordings = [of_recording(metadata) for metadata in recordings]
     ledgers = [metadata.get("ledger") or {} for metadata in recordings]
     least_ns, within_ns = max((computed_at_least(metadata) or (0, 0) for metadata in recordings), default=(0, 0))
     ledger = {"missing": list(dict.fromkeys(text for of in ledgers for text in of.get("missing") or [])),

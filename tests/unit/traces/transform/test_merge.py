@@ -191,6 +191,24 @@ def test_what_qualifies_a_recording_qualifies_what_is_made_of_it(tmp_path, blkre
     assert command != "anonymize" or "secret" not in json.dumps(metadata)
 
 
+@pytest.mark.parametrize("command", ["slice", "concat", "anonymize", None])
+def test_what_qualifies_a_run_qualifies_what_is_made_of_it(tmp_path, blkreel, command):
+    """A run lacks the I/Os that its trace lacks."""
+    source = new_trace(tmp_path / "t.parquet", {
+        "ledger": {"missing": ["secret-drive is gone"], "commands_unseen": 7},
+        "lost": {"unit": "events", "total": 4, "per_cpu": {}, "intervals": []}}, submit_ns=np.arange(9) * 1000)
+    drive = ("--on", "nil:1GiB,clock=virtual", "-o")
+    blkreel("replay", source, *drive, tmp_path / "run", check=False)
+    made = tmp_path / (f"{command}.parquet" if command else "run")
+    if command:
+        options = {"slice": ("--from", "0s"), "concat": (tmp_path / "run", "--onto", "one")}.get(command, ())
+        blkreel(command, tmp_path / "run", *options, "-o", made)
+    document = json.loads(blkreel("replay", made, *drive, tmp_path / "again", "--json", check=False).stdout)
+    codes = {reason["code"] for reason in document["run"]["verdict"]["reasons"]}
+    assert {"lost_events", "incomplete_capture", "unseen_commands"} <= codes
+    assert command != "anonymize" or "secret" not in json.dumps(open_trace(made).metadata)
+
+
 def test_slices_count_the_commands_of_their_recording_once(tmp_path):
     """And losses of which no time is known, also in slices of slices and by operation."""
     new_trace(tmp_path / "t.parquet", {"ledger": {"commands_unseen": 7},
