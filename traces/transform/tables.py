@@ -2,6 +2,7 @@
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import takewhile
 from typing import Any
 
 import numpy as np
@@ -55,6 +56,8 @@ def same_boot(first: Trace, second: Trace) -> bool:
     """Whether both were recorded on one machine since one boot, so that clocks, threads and files are the same."""
     parts = [trace.metadata.get("part_of") for trace in (first, second)]
     if parts[0] and parts[1] and parts[0]["sha256"] == parts[1]["sha256"]:
+        return True
+    if (recording := _recording(first)) and recording == _recording(second):
         return True
     offsets = [boot_offset_ns(trace) for trace in (first, second)]
     host = first.metadata.get("host")
@@ -229,9 +232,8 @@ def _lacks(sources: Sequence[Metadata]) -> list[str]:
 
 def _recording(trace: Trace) -> str | None:
     """The checksum of the trace of which this one is a slice, or a slice of a slice."""
-    steps = trace.metadata.get("history") or []
-    is_slice = {step["command"] for step in steps} == {"slice"}
-    return next((source.get("sha256") for source in steps[0].get("sources") or []), None) if is_slice else None
+    slices = list(takewhile(lambda step: step["command"] == "slice", reversed(trace.metadata.get("history") or [])))
+    return next((source.get("sha256") for source in slices[-1].get("sources") or []), None) if slices else None
 
 
 def _lost(losses: Sequence[Any], shifts_ns: Sequence[int], recordings: Sequence[str | int]) -> Metadata:

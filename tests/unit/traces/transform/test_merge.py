@@ -209,6 +209,21 @@ def test_what_qualifies_a_run_qualifies_what_is_made_of_it(tmp_path, blkreel, co
     assert command != "anonymize" or "secret" not in json.dumps(open_trace(made).metadata)
 
 
+def test_slices_of_an_import_have_its_device_and_threads(tmp_path):
+    """An import has no host, by which two recordings are of one boot."""
+    source = new_trace(tmp_path / "t.parquet", {
+        "threads": {"5": {"comm": "a"}}, "devices": [{"name": "8:0", "path": "8:0"}]},
+        submit_ns=np.arange(9) * 1000, tid=5, op=np.arange(9) % 2)
+    for op in ("read", "write"):
+        slice_trace(open_trace(source), tmp_path / f"{op}.parquet", Selection(ops=(op,)))
+    merge([open_trace(tmp_path / f"{op}.parquet") for op in ("read", "write")], tmp_path / "m.parquet", align="start",
+          offsets_ns={1: 1000})
+    before, after = columns_of(source), columns_of(tmp_path / "m.parquet")
+    assert all((before[name] == after[name]).all() for name in before)
+    metadata = open_trace(tmp_path / "m.parquet").metadata
+    assert len(metadata["devices"]) == 1 and list(metadata["threads"]) == ["5"]
+
+
 def test_slices_count_the_commands_of_their_recording_once(tmp_path):
     """And losses of which no time is known, also in slices of slices and by operation."""
     new_trace(tmp_path / "t.parquet", {"ledger": {"commands_unseen": 7},
