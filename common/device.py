@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from . import emulated
-from .errors import UsageError
+from .errors import BlkreelError, UsageError
 from .installation import keyed_hash
 from .system import MOUNTINFO, Mount, integer_in, mount_of, overlay_layers, text_in
 from .units import format_bytes
@@ -110,6 +110,7 @@ def drives_under(directory: StrPath, sys_root: Path = SYS,
 
 def list_drives(sys_root: Path = SYS) -> list[Drive]:
     """All drives, sorted by name, without empty loop and ram devices, and without the paths of multipath heads."""
+    refuse_without_sysfs(sys_root)
     drives = []
     for block in sorted((sys_root / "class/block").iterdir()):
         disk = block.resolve()
@@ -117,6 +118,12 @@ def list_drives(sys_root: Path = SYS) -> list[Drive]:
         if is_node and integer_in(disk / "size") > 0:
             drives.append(_drive(disk, sys_root))
     return drives
+
+
+def refuse_without_sysfs(sys_root: Path = SYS) -> None:
+    """Raise BlkreelError in a container or chroot that does not show the drives: no list of them would be true."""
+    if not (sys_root / "class/block").is_dir():
+        raise BlkreelError(f"no drives can be found: {sys_root} is not mounted", f"mount -t sysfs sysfs {sys_root}")
 
 
 def describe(drive: Drive) -> dict[str, Any]:
@@ -175,6 +182,7 @@ def block_directory(drive: Drive, sys_root: Path = SYS) -> Path:
 def _block_directory(number: int, sys_root: Path, path: StrPath) -> Path:
     block = sys_root / "dev/block" / f"{os.major(number)}:{os.minor(number)}"
     if not block.exists():
+        refuse_without_sysfs(sys_root)
         raise UsageError(f"{path}: not on a drive of this machine", "name one of: blkreel drives")
     return block.resolve()
 

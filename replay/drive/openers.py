@@ -1,11 +1,11 @@
 """Programs that have a drive or an image open or mapped, as /proc shows them."""
 
-import os
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+from blkreel.common.errors import BlkreelError
 from blkreel.common.system import read_kernel_text
 
 from .file_identity import Identity, status_of
@@ -27,20 +27,27 @@ def openers_of(paths: Mapping[Identity, str], proc: Path = Path("/proc")) -> tup
     """Every other process that could do I/O to one of `paths`, and the number of processes that cannot be inspected.
 
     Only this process is left out: it issues nothing through descriptors that it inherited. A program that called it
-    and has the drive open can go on using it, so it counts. A process that ends meanwhile is skipped.
+    and has the drive open can go on using it, so it counts. A process that ends meanwhile is skipped. Without process
+    1 /proc hides those of other users (hidepid), which count as one. Raises BlkreelError without /proc.
     """
-    openers, unseen = [], 0
+    try:
+        own = (proc / "self").readlink().name  # not getpid(): /proc may be that of another PID namespace
+    except OSError:
+        raise BlkreelError(f"no open files can be found: {proc} is not mounted", f"mount -t proc proc {proc}") from None
+    openers, unseen = [], int(not (proc / "1").exists())
     for entry in sorted((entry for entry in proc.iterdir() if entry.name.isdigit()), key=lambda entry: int(entry.name)):
-        if int(entry.name) == os.getpid():
+        if entry.name == own:
             continue
         try:
             use = _descriptor(entry, paths) or _mapping(entry, paths)
             if use:
                 openers.append(Opener(int(entry.name), read_kernel_text(entry / "comm"), *use))
         except PermissionError:
-            # Threads of the kernel have no command line, and no descriptors.
-            with suppress(OSError):
+            # Threads of the kernel have no command line, and no descriptors. With hidepid=1 nothing can be read.
+            try:
                 unseen += bool((entry / "cmdline").read_bytes())
+            except OSError as denied:
+                unseen += isinstance(denied, PermissionError)
         except OSError:
             continue
     return openers, unseen

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from blkreel.common.device import refuse_without_sysfs
 from blkreel.common.errors import SafetyError
 from blkreel.common.system import MOUNTINFO, read_kernel_lines, read_kernel_text, unescaped
 
@@ -42,7 +43,11 @@ class Use:
 
 
 def uses_of(target: Target, kernel: Kernel) -> list[Use]:
-    """Everything but programs that uses the target's whole drive or any partition of it, mounts first."""
+    """Everything but programs that uses the target's whole drive or any partition of it, mounts first.
+
+    Raises BlkreelError if the kernel does not show them.
+    """
+    refuse_without_sysfs(kernel.sys)
     disk = target.disk_block
     if disk is None:
         return [*_swap(kernel, {}, target.path), *_loops_over(kernel, _paths(target))]

@@ -230,8 +230,9 @@ def image(tmp_path):
 def fake_proc(tmp_path, image):
     """A directory of processes, one of which ends while it is looked at; and open_in(pid, ...) adds one with a file."""
     proc = tmp_path / "proc"
-    (proc / "77").mkdir(parents=True)
-    (proc / "sys").mkdir()
+    for name in ("1", "77", "sys"):
+        (proc / name).mkdir(parents=True)
+    (proc / "self").symlink_to(str(os.getpid()))
 
     def open_in(pid, what=image, flags="0100002"):
         process = proc / str(pid)
@@ -258,6 +259,19 @@ def test_who_has_an_image_open(fake_proc, image, tmp_path):
     open_in(81)
     (opener,), _ = openers_of(paths, proc)
     assert (opener.pid, opener.name, opener.how, opener.device) == (81, "qemu-system-x86", "open", str(link))
+
+
+def test_a_use_that_the_kernel_does_not_show_is_no_free_drive(fake, fake_proc, image):
+    """In a chroot without /sys the image of a mounted loop device looked unused, and without /proc an open one."""
+    (fake.root / "sys/class/block").rename(fake.root / "hidden")
+    with pytest.raises(BlkreelError, match="sys is not mounted; mount -t sysfs"):
+        safety.check(find_target(image), writes=True, destroy=None, argv=ARGV, kernel=fake.kernel)
+    proc, _ = fake_proc
+    (proc / "1").rmdir()
+    assert openers_of({identity_of(image): str(image)}, proc) == ([], 1), "hidepid=2"
+    (proc / "self").unlink()
+    with pytest.raises(BlkreelError, match="proc is not mounted; mount -t proc"):
+        openers_of({identity_of(image): str(image)}, proc)
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may look into every process")
