@@ -176,6 +176,19 @@ def open_exclusively(path: Path | str, flags: int = os.O_RDONLY | os.O_EXCL) -> 
         time.sleep(_POLL_S)
 
 
+def exclusive_use(node: Path | str) -> str | None:
+    """The use by a mount of another namespace, or by a program or file system such as ZFS that nothing else shows.
+
+    None without one, or without the permission to open the drive.
+    """
+    try:
+        os.close(os.open(node, os.O_RDONLY | os.O_EXCL | os.O_NONBLOCK | os.O_CLOEXEC))
+    except OSError as error:
+        if error.errno == errno.EBUSY:
+            return held_by_others(node).message
+    return None
+
+
 def held_by_others(node: Path | str) -> SafetyError:
     return SafetyError(f"{node} is held exclusively by another program or in another mount namespace",
                        f"find it with: lsof {node}")

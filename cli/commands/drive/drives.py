@@ -12,6 +12,7 @@ from blkreel.common.files.json_file import print_json
 from blkreel.common.units import format_bytes
 from blkreel.replay.drive import late_writes
 from blkreel.replay.drive import state as drive_state
+from blkreel.replay.drive.claim import exclusive_use
 from blkreel.replay.drive.safety import confirmation, endangered_drive
 from blkreel.replay.drive.target import Target
 from blkreel.replay.drive.usage import Kernel, uses_of
@@ -49,11 +50,12 @@ def _entry(drive: Drive, kernel: Kernel) -> dict[str, Any]:
     target = Target(Path(drive.path), drive, drive.size_bytes, drive.logical_block_bytes, "", block_directory(drive))
     owner = endangered_drive(target, kernel)
     state = drive_state.load(target)
+    uses = [str(use) for use in uses_of(target, kernel)]
     return {"path": drive.path, "kind": drive.kind, "model": drive.model, "transport": drive.transport,
             "size_bytes": drive.size_bytes,
             "serial": drive.serial, "destroy": confirmation(owner) if owner else None, "image": drive.backing_file,
             "read_only": drive.read_only, "zoned": drive.zoned, "zone_bytes": drive.zone_bytes,
-            "uses": [str(use) for use in uses_of(target, kernel)],
+            "uses": uses or list(filter(None, [exclusive_use(drive.path)])),
             "writing": late_writes.late_writer(target),
             "state": {**state.account(), "by_others_bytes": drive_state.written_by_others(target, state)},
             "state_words": state_words(target)}

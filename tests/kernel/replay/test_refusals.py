@@ -380,6 +380,13 @@ def test_drives_tells_what_can_be_replayed_on(blkreel, loop_drive, mounted):
     text = blkreel("drives").stdout
     assert free in text
     assert "mounted" in text
+    descriptor = os.open(free, os.O_RDONLY | os.O_EXCL)  # as by a mount of another namespace, or ZFS
+    try:
+        drives = {entry["path"]: entry for entry in json.loads(blkreel("drives", "--json").stdout)["drives"]}
+    finally:
+        os.close(descriptor)
+    held = f"{free} is held exclusively by another program or in another mount namespace"
+    assert drives[free]["uses"] == [held], "a replay refuses it"
 
 
 def test_no_privilege(blkreel, loop_drive, as_nobody, trace):
