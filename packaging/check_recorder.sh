@@ -46,6 +46,8 @@ saved() { compgen -G "$directory/recorder-*.parquet"; }
 saved_by_stop() { test -s "$directory/recorder.parquet" && ! systemctl is-active --quiet "$unit"; }
 restarted() { test "$(systemctl show --property NRestarts --value "$unit")" -ge 1 && systemctl is-active --quiet "$unit"; }
 upgrade() { DPKG_MAINTSCRIPT_PACKAGE=blkreel DPKG_MAINTSCRIPT_NAME=postinst /var/lib/dpkg/info/blkreel.postinst configure 0; }
+helper_pid() { grep -lx blkreel-capture $(sed 's|.*|/proc/&/comm|' "/sys/fs/cgroup/system.slice/$unit.service/cgroup.procs") | cut -d/ -f3; }
+started_again() { test "$(main_pid)" != "$before" && systemctl is-active --quiet "$unit"; }
 main_pid() { systemctl show --property MainPID --value "$unit"; }
 has_no_processes() { test ! -e "/sys/fs/cgroup/system.slice/$unit.service"; }
 
@@ -71,7 +73,13 @@ wait_for "the unit starts again after a crash" restarted
 check "it records again" recording
 check "the trace of the crashed session is complete" has_ios_of "$directory/recorder.parquet" before-crash
 
+before=$(main_pid)
+kill -KILL "$(helper_pid)"
+wait_for "the unit starts again when its helper was killed" started_again
+wait_for "it records again" recording
+
 write_as before-stop
+sleep 1
 systemctl stop "$unit"
 check "stop saves the trace" saved_by_stop
 check "it holds the writes" has_ios_of "$directory/recorder.parquet" before-stop

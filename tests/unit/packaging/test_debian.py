@@ -56,6 +56,13 @@ def test_the_unit_waits_until_the_capture_records():
     assert "Type=notify\n" in unit and "\nExecReload=/bin/sh -c 'kill -USR1 ${MAINPID}'\n" in unit
 
 
+def test_the_unit_starts_again_after_a_session_that_ended_early():
+    """A capture whose helper was killed, or whose disk was full, saves its trace and ends with 3, as after a stop with
+    lost events. That is a success, after which systemd started nothing again: nothing was recorded from then on."""
+    settings = (TREE / "packaging/blkreel-recorder.service").read_text().splitlines()
+    assert {"SuccessExitStatus=3 130", "RestartForceExitStatus=3"} <= set(settings)
+
+
 def test_an_upgrade_restarts_a_running_unit():
     """--no-start is for the installation; with it alone, an upgrade would leave the old code running."""
     (options,) = re.findall(r"^\tdh_installsystemd (.*) blkreel-recorder.service$", (DEBIAN / "rules").read_text(),
