@@ -19,7 +19,9 @@ from blkreel.common.units import digits, duration
 _WINDOW_NS = 10**9
 _FEWEST_WINDOWS, _FEWEST_OPS = 5, 500  # at the limit
 _EVEN = 0.03  # (highest - lowest) / median of the rate at the limit
-_KNOWN = 0.1  # distance of the mean over the windows from the limit of a control group
+# A limit of a control group is known, so that a second at it suffices: loads of games take few seconds.
+_KNOWN_WINDOW_NS = _WINDOW_NS // _FEWEST_WINDOWS
+_KNOWN = 0.1  # distance of the mean over the windows from that limit
 _FASTER = 1.5  # rate before / rate at the limit, and latency at the limit / latency before
 _ALIKE = 1.25  # mean sizes of the I/Os
 _WRITES = 0.01  # share of the I/Os, above which a write cache may be the cause
@@ -72,12 +74,12 @@ class _Windows:
     bytes: Rates
 
 
-def _windows(partial: Partial) -> _Windows | None:
+def _windows(partial: Partial, window_ns: int = _WINDOW_NS) -> _Windows | None:
     """None of pooled runs, and of those that are too short for a limit."""
     line = partial.timeline
     if line is None or line.span_ns is None:
         return None
-    together = -(-_WINDOW_NS // line.width_ns)
+    together = -(-window_ns // line.width_ns)
     count = line.span_ns // (together * line.width_ns)  # the last one is not whole
     if count <= _FEWEST_WINDOWS:
         return None
@@ -88,7 +90,7 @@ def _windows(partial: Partial) -> _Windows | None:
 
 def group_limit(partial: Partial, io_max: Mapping[str, int]) -> GroupLimit | None:
     """The limits among io_max that one run or trace reached; None if it reached none."""
-    windows = _windows(partial)
+    windows = _windows(partial, _KNOWN_WINDOW_NS)
     if windows is None:
         return None
     reached: dict[str, tuple[int, int]] = {}

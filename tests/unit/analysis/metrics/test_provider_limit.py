@@ -21,13 +21,13 @@ FAST = "nil:64GiB,clock=virtual,read_latency=200us,channels=2"
 SLOW = "nil:64GiB,clock=virtual,read_latency=2ms,channels=8"
 RECIPE = """
 title = "limit"
-explain = "reads or writes at random for 30 s"
+explain = "reads or writes at random"
 report = "depths"
 [[steps]]
 do = "measure"
 role = "depth"
 name = "step"
-time = "30s"
+time = "{seconds}s"
   [[steps.streams]]
   name = "stream"
   op = "{op}"
@@ -38,16 +38,16 @@ time = "30s"
 
 @pytest.fixture(scope="module")
 def measured(command_server, tmp_path_factory):
-    """measured(drive, op, block) measures a run of 30 s on a simulated drive."""
+    """measured(drive, op, block, seconds) measures a run on a simulated drive."""
     @cache
-    def run_of(drive, op, block):
+    def run_of(drive, op, block, seconds):
         directory = tmp_path_factory.mktemp("limit")
-        (directory / "limit.toml").write_text(RECIPE.format(op=op, block=block, depth=8))
+        (directory / "limit.toml").write_text(RECIPE.format(op=op, block=block, depth=8, seconds=seconds))
         run_blkreel(command_server, directory, "test", "limit.toml", "--on", drive, "-o", "test")
         (run,) = (directory / "test" / "steps").iterdir()
         return run
 
-    return lambda drive, op="read", block="4K": measure(run_of(drive, op, block))
+    return lambda drive, op="read", block="4K", seconds=30: measure(run_of(drive, op, block, seconds))
 
 
 def test_iops_with_credit(measured):
@@ -100,6 +100,14 @@ def test_the_limit_of_a_control_group_is_named_without_credit(measured, drive, o
     assert [(reason["level"], reason["text"]) for reason in reasons] == [("qualified", limit.words)]
     trace = replace(one, metadata={"devices": one.metadata["devices"]})
     assert [note["code"] for note in report(trace)[0]["entry"]["verdict"]["notes"]] == ["io_max"]
+
+
+def test_the_limit_of_a_control_group_is_named_in_a_run_of_few_seconds(measured):
+    """As long as a game loads: it was valid, with the rate of the limit as that of the drive."""
+    one = measured(f"{SLOW},iops_limit=3000", seconds=4)
+    assert group_limit(one.partial, {"riops": 3000}).words == (
+        "limited by its control group from the start on, 3,000 read IOPS")
+    assert group_limit(one.partial, {"riops": 4000}) is None
 
 
 def test_a_stall_is_in_the_verdict(measured):
