@@ -268,6 +268,7 @@ def _distinct(entries: list[Entry]) -> list[Entry]:
         lambda of: (of.document["state"] or {}).get("name"),
         *(functools.partial(_input_words, name) for name in input_names(Role.SAID)),
         lambda of: (firmware := of.document["drive"].get("firmware")) and f"firmware {firmware}",
+        lambda of: (size := of.document["drive"].get("logical_block_bytes")) and f"blocks of {size} bytes",
         lambda of: _brief(of.document["drive"].get("name") or ""),
         _unit_words,
         lambda of: numbers[id(of)]]
@@ -420,8 +421,8 @@ def condition_of(measured: Measured) -> Condition:
 def _entry_key(measured: Measured) -> _Key:
     """Equal for repetitions."""
     disk = drive(measured)
-    return (label(measured), disk.get("model"), disk.get("firmware"), *_units(measured),
-            *condition_of(measured).of_role(Role.SAID))
+    return (label(measured), disk.get("model"), disk.get("firmware"), disk.get("logical_block_bytes"),
+            *_units(measured), *condition_of(measured).of_role(Role.SAID))
 
 
 def _units(measured: Measured) -> list[str]:

@@ -150,6 +150,13 @@ def test_drives_of_one_model_are_told_apart_by_number_and_not_by_the_hash_of_the
     assert labels == ["fast drive, #1", "fast drive, #2"]
 
 
+def test_a_drive_formatted_with_other_blocks_is_another_entry(tmp_path):
+    """I/Os of 512 bytes are issued as 4 KiB there: eight times the bytes were averaged with the captured ones."""
+    paths = [write_run(tmp_path / str(size), block_bytes=size) for size in (512, 4096)]
+    labels = [entry["label"] for entry in present.compare(paths)["sections"][0]["entries"]]
+    assert labels == ["fast drive, blocks of 512 bytes", "fast drive, blocks of 4096 bytes"]
+
+
 def test_emulated_drives_of_one_name_are_other_entries(tmp_path):
     drives = ["nil:usb,size=1048576", "nil:usb,read_latency=9ms,size=1048576"]
     begun = account()
