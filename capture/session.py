@@ -48,7 +48,7 @@ from .helper import Helper
 from .namespaces import refuse_other_clock
 from .options import CaptureOptions
 from .sources.source import Source
-from .volumes import volumes_from
+from .volumes import loops_on, volumes_from
 from .workload_io import ProcessEnd, WorkloadSelection, cgroup_directory, processes_from, refuse_contradictions
 
 _TICK_S = 0.25
@@ -429,7 +429,8 @@ def _begun(options: CaptureOptions, drives: list[Drive]) -> dict[str, Any]:
     devices = [{**describe(drive), "fua": fua_of(drive), "layer": layer_of(drive),
                 **({"paths": paths} if (paths := paths_of(drive)) else {}),
                 **({"io_max": limits} if (limits := _io_max(options, drive)) else {})} for drive in drives]
-    volumes = volumes_from([*named_blocks(options.devices, _path(options)), *map(block_directory, drives)])
+    volumes = [*volumes_from([*named_blocks(options.devices, _path(options)), *map(block_directory, drives)]),
+               *loops_on(drives)]
     return {
         "writer": f"blkreel {__version__}", "clock": "monotonic",
         "storage_layer": storage_layer(devices, volumes),

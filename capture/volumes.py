@@ -3,10 +3,12 @@
 import fcntl
 import re
 import struct
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from pathlib import Path
 
-from blkreel.common.device import whole_disk
+from blkreel.common.device import Drive, drive_of, drives_under, whole_disk
+from blkreel.common.errors import UsageError
 from blkreel.common.system import integer_in, text_in
 from blkreel.traces.format.metadata_types import Volume, VolumePart
 
@@ -41,6 +43,20 @@ def volumes_from(blocks: Iterable[Path]) -> list[Volume]:
     for block in blocks:
         add(whole_disk(block))
     return list(volumes.values())
+
+
+def loops_on(drives: Sequence[Drive]) -> list[Volume]:
+    """The loop devices among these drives whose image is on another of them, which has their I/O a second time."""
+    volumes: list[Volume] = []
+    for loop in (drive for drive in drives if drive.kind == "loop"):
+        image = Path(loop.backing_file)
+        with suppress(UsageError, OSError):  # an image of another mount namespace, in memory or on a network mount
+            below = [drive_of(image)] if image.is_block_device() else drives_under(image.parent)
+            if {drive.name for drive in below} & {drive.name for drive in drives}:
+                volumes.append({"name": loop.name, "path": loop.path, "label": "", "kind": "loop", "parts": [
+                    {"name": drive.name, "volume_offset_bytes": 0, "length_bytes": loop.size_bytes,
+                     "offset_bytes": None} for drive in below]})
+    return volumes
 
 
 def _volume(disk: Path, below: list[Path]) -> Volume:

@@ -6,6 +6,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
+from loop_device import attach_loop, detach_loop
 
 from blkreel.traces.format.reader import open_trace
 from blkreel.traces.format.schema import FLAGS, OPS
@@ -52,6 +53,21 @@ def test_fua_is_kept_where_the_drive_does_it_by_flushes(rows_of, loop_drive, opt
     assert len(writes) == 25
     assert len(flagged(writes, "fua")) == 25
     assert (rows.op == OPS["flush"]).sum() >= 25, "this drive has no FUA of its own: each write is followed by a flush"
+
+
+def test_a_loop_device_and_the_drive_below_it_are_two_layers(rows_of, blkreel, loop_drive, tmp_path):
+    """A report summed both: each I/O twice, and the read wait of both as one."""
+    below = loop_drive(16 << 20)
+    above = attach_loop(below, "--direct-io=on")
+    script = f"dd if={above} of=/dev/null bs=64k count=20 iflag=direct status=none"
+    try:
+        alone, both = rows_of(above, script), rows_of(above, script, below)
+    finally:
+        detach_loop(above)
+    assert len(alone) == 20 and "volumes" not in alone.attrs["metadata"], "each I/O once"
+    assert len(both) == 40 and both.attrs["metadata"]["storage_layer"] == "both"
+    refused = blkreel("report", tmp_path / "t.parquet", check=False)
+    assert refused.returncode == 1 and "each I/O twice" in refused.stderr and "--device 1" in refused.stderr
 
 
 def test_preflush_of_a_journal_commit_is_kept(rows_of, loop_drive, tmp_path):
