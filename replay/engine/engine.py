@@ -1,5 +1,6 @@
 """Run the replay helper: write a plan to it, and pass on the records of completed I/Os."""
 
+import errno
 import fcntl
 import io
 import os
@@ -288,6 +289,9 @@ def run_engine(options: EngineOptions, plan: EnginePlan, on_rows: Callable[[Batc
         try:
             helper, feeders = _start(options, lanes, has_lanes, stderr, drives)
         except OSError as error:
+            if error.errno == errno.ENOSPC and not error.filename:
+                raise BlkreelError(f"no space left for temporary files in {tempfile.gettempdir()}",
+                                   "free some space, or choose another directory: export TMPDIR=DIR") from error
             raise limit_reached(error) or BlkreelError(
                 f"cannot start the replay helper: {error.filename or HELPER}: {error.strerror}",
                 "see what is missing: blkreel doctor") from error

@@ -34,6 +34,18 @@ def test_a_helper_that_cannot_start_leaves_no_descriptor(a_plan, monkeypatch, na
     assert descriptors() == before
 
 
+def test_a_full_temporary_directory_is_named(a_plan, monkeypatch, tmp_path):
+    """The message blamed the helper, and named doctor, which finds nothing."""
+    def write(*arguments):
+        raise OSError(errno.ENOSPC, "No space left on device")  # without a name, as by write(2)
+
+    monkeypatch.setattr("blkreel.replay.simulated.state.Running.files", write)
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    with pytest.raises(BlkreelError, match=f"no space left for temporary files in {tmp_path}.*TMPDIR"):
+        run_engine(EngineOptions(nil_bytes=GIB, simulated=(ZERO_LATENCY,)), [a_plan([0])], lambda rows: None,
+                   lambda note: None)
+
+
 @pytest.mark.parametrize("ends_its_stream", [True, False])
 def test_a_helper_that_does_not_end_is_killed_and_waited_for(a_plan, monkeypatch, tmp_path, ends_its_stream):
     with open(tmp_path / "stream", "wb") as file:
