@@ -10,6 +10,7 @@ that `uninstall` removes exactly what an older version installed.
 
 import argparse
 import compileall
+import os
 import shutil
 import subprocess
 import sys
@@ -36,22 +37,25 @@ class Installation:
 
     def install(self, wheel: Path) -> None:
         self.uninstall()
+        command = self.prefix / "bin/blkreel"
+        if os.path.lexists(self.staged(command)):
+            sys.exit(f"blkreel: cannot install {command}: it exists, and is of another installation; remove that "
+                     "(pip uninstall blkreel), or choose another PREFIX")
         environment = self.staged(self.environment)
         self._make_environment(environment, wheel)
         share = self.prefix / "share"
         pages = share / "man/man1"
         self.staged(pages).mkdir(parents=True, exist_ok=True)
-        files = [pages / name for name in self._write_man_pages(environment, self.staged(pages))]
+        self._list(*(pages / name for name in self._write_man_pages(environment, self.staged(pages))))
         completion = {"bash": share / "bash-completion/completions/blkreel",
                       "zsh": share / "zsh/site-functions/_blkreel",
                       "fish": share / "fish/vendor_completions.d/blkreel.fish"}
         for shell, path in completion.items():
-            files.append(self._copy(HERE / f"completion/blkreel.{shell}", path))
-        files.append(self._copy(HERE / UNIT, self.prefix / "lib/systemd/system" / UNIT))
-        command = self.prefix / "bin/blkreel"
+            self._copy(HERE / f"completion/blkreel.{shell}", path)
+        self._copy(HERE / UNIT, self.prefix / "lib/systemd/system" / UNIT)
         self.staged(command).parent.mkdir(parents=True, exist_ok=True)
+        self._list(command)
         self.staged(command).symlink_to("../lib/blkreel/bin/blkreel")
-        (environment / MANIFEST).write_text("".join(f"{path}\n" for path in sorted([command, *files])))
         print(f"installed {command}; files outside {self.environment}: {self.environment / MANIFEST}")
 
     def uninstall(self) -> bool:
@@ -63,8 +67,16 @@ class Installation:
             return False
         for line in (environment / MANIFEST).read_text().splitlines():
             self.staged(Path(line)).unlink(missing_ok=True)
-        shutil.rmtree(environment)
+        for entry in environment.iterdir():
+            if entry.is_dir() and not entry.is_symlink():
+                shutil.rmtree(entry)
+        shutil.rmtree(environment)  # the manifest last, so that an interrupted removal can be repeated
         return True
+
+    def _list(self, *paths: Path) -> None:
+        """Add files to the manifest as they are made: an installation may be interrupted or fail."""
+        with (self.staged(self.environment) / MANIFEST).open("a") as manifest:
+            manifest.writelines(f"{path}\n" for path in paths)
 
     def _make_environment(self, environment: Path, wheel: Path) -> None:
         environment.mkdir(parents=True)
@@ -95,12 +107,12 @@ class Installation:
                                 check=True, stdout=subprocess.PIPE, text=True)
         return result.stdout.split()
 
-    def _copy(self, source: Path, path: Path) -> Path:
+    def _copy(self, source: Path, path: Path) -> None:
         target = self.staged(path)
         target.parent.mkdir(parents=True, exist_ok=True)
+        self._list(path)
         target.write_text(source.read_text().replace("@PREFIX@", str(self.prefix)))
         target.chmod(0o644)
-        return path
 
 
 def main() -> None:

@@ -1,5 +1,6 @@
 """Uninstalling removes what the manifest lists, and nothing else."""
 
+import importlib.util
 import subprocess
 import sys
 
@@ -39,3 +40,37 @@ def test_refuses_a_directory_that_is_no_installation(prefix):
     result = uninstall(prefix)
     assert result.returncode == 1 and "not an installation of blkreel" in result.stderr
     assert (prefix / "lib/blkreel/bin/blkreel").exists()
+
+
+def test_an_installation_that_fails_can_be_removed(tmp_path, monkeypatch):
+    """It left the man pages, the completion and the unit, which no manifest listed."""
+    spec = importlib.util.spec_from_file_location("install", TREE / "packaging/install.py")
+    install = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(install)
+    (tmp_path / "bin").touch()  # so that the command cannot be made
+    installation = install.Installation(tmp_path, "")
+
+    def make_environment(environment, wheel):
+        environment.mkdir(parents=True)
+        (environment / install.MANIFEST).touch()
+
+    def write_man_pages(environment, directory):
+        (directory / "blkreel.1").touch()
+        return ["blkreel.1"]
+
+    monkeypatch.setattr(installation, "_make_environment", make_environment)
+    monkeypatch.setattr(installation, "_write_man_pages", write_man_pages)
+    with pytest.raises(OSError):
+        installation.install(tmp_path / "wheel")
+    assert (tmp_path / "share/man/man1/blkreel.1").exists()
+    installation.uninstall()
+    assert [path.name for path in tmp_path.rglob("*") if not path.is_dir()] == ["bin"]
+
+
+def test_a_command_of_another_installation_is_not_replaced(tmp_path):
+    (tmp_path / "bin").mkdir()
+    (tmp_path / "bin/blkreel").write_text("of pip")
+    result = subprocess.run([sys.executable, TREE / "packaging/install.py", "--prefix", tmp_path, "install", "wheel"],
+                            capture_output=True, text=True)
+    assert result.returncode == 1 and "bin/blkreel: it exists, and is of another installation" in result.stderr
+    assert [path.name for path in tmp_path.rglob("*")] == ["bin", "blkreel"]
