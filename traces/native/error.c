@@ -23,6 +23,7 @@ bool report_shortage(const char *what, int err)
 {
 	const char *remedy = err == EMFILE ? "raise the limit: ulimit -n 4096" :
 			     err == ENFILE ? "raise the limit: sysctl fs.file-max" :
+			     err == EAGAIN ? "raise the limit of threads: ulimit -u, or pids.max of the control group" :
 			     err == ENOMEM ? "end other programs; what is free: free -h" : NULL;
 
 	if (remedy)

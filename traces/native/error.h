@@ -10,5 +10,5 @@
  */
 __attribute__((format(printf, 2, 3))) int report_error(const char *remedy, const char *format, ...);
 
-/* Prints such a line if err says that files or memory ran out. Returns whether it does. what: "cannot ...". */
+/* Prints such a line if err says that files, threads or memory ran out. Returns whether it does. what: "cannot ...". */
 bool report_shortage(const char *what, int err);

@@ -347,7 +347,8 @@ static int record(struct session *session)
 	if (!err)
 		err = drain_init(&session->drain, &session->outbox, &session->names, session->programs.ring_fd);
 	if (err)
-		return report_error(NULL, "cannot read the ring of the BPF programs: %s", strerror(-err));
+		return report_shortage("cannot read the ring of the BPF programs", -err) ? -1 :
+		       report_error(NULL, "cannot read the ring of the BPF programs: %s", strerror(-err));
 	/* Threads take milliseconds to start: the counters and time 0 are taken when rows can come. */
 	switch_phase(session, PHASE_RUNNING);
 	count_stuck(session);
@@ -437,8 +438,9 @@ int session_run(struct session_options *options)
 			return report_error(NULL, "no memory for the live view"), 1;
 	}
 	err = outbox_init(&session.outbox, options->rows_fd, options->reserve_fd, session.live);
+	if (err && !report_shortage("cannot write the rows", -err))
+		report_error("free some space, or name another output", "cannot write the rows: %s", strerror(-err));
 	if (err)
-		return report_error("free some space, or name another output", "cannot write the rows: %s",
-				    strerror(-err)), 1;
+		return 1;
 	return record(&session) ? 1 : 0;
 }

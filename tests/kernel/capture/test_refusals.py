@@ -35,6 +35,14 @@ def refused(blkreel, tmp_path):
     return run
 
 
+def test_a_limit_of_threads_is_no_full_disk(blkreel, loop_drive, program, tmp_path):
+    """The helper starts its threads as nobody, who may have as many as a container or a service allows."""
+    result = subprocess.run([program("prlimit", "util-linux"), "--nproc=1", blkreel.command, "capture", loop_drive(),
+                             "-o", tmp_path / "t.parquet", "--for", "1s"], capture_output=True, text=True)
+    assert result.returncode == 1
+    assert "Resource temporarily unavailable; raise the limit of threads: ulimit -u" in result.stderr
+
+
 def test_a_limit_of_descriptors_is_no_refusal_of_the_kernel():
     result = subprocess.run(["/bin/sh", "-c", f"ulimit -n 20; exec {HELPER} --probe --programs auto"],
                             capture_output=True, text=True)
