@@ -23,7 +23,7 @@ from blkreel.common.errors import UsageError, did_you_mean
 from blkreel.common.files.output_lock import new_output, write_output
 from blkreel.common.files.safe_files import make_directory, remove_directory, rename, temporary_name
 from blkreel.common.printable import printable
-from blkreel.traces.format.writer import output_error, refuse_output
+from blkreel.traces.format.writer import output_errors, refuse_output
 
 from .drives_file import DrivesFile
 from .html.static_chart import drawable, placed
@@ -327,10 +327,8 @@ def _text(content: str | bytes, output: Output | None, force: bool) -> str | byt
     if path.is_dir():
         raise UsageError(f"{path} is a directory, and this is one file", "name a file behind -o")
     refuse_output(path, force)
-    try:
+    with output_errors(path):
         write_output(path, content, force=force)
-    except OSError as error:
-        raise output_error(path, error) from error
     return None
 
 
@@ -343,18 +341,15 @@ def _directory(files: dict[str, str | bytes], output: Output, force: bool) -> No
         if (path / name).exists():
             refuse_output(path / name, force)
     base = path if path.is_dir() else path.with_name(temporary_name(path.name))
-    try:
-        with ExitStack() as stack:
-            if base != path:
-                make_directory(base)
-                stack.callback(remove_directory, base, {escape(name): None for name in files})
-            new_files = []
-            for name, content in files.items():
-                new_files.append(stack.enter_context(new_output(base / name, force=force)))
-                new_files[-1].file.write(content if isinstance(content, bytes) else content.encode())
-            for new in new_files:
-                new.publish()
-            if base != path:
-                rename(base, path.name)
-    except OSError as error:
-        raise output_error(path, error) from error
+    with output_errors(path), ExitStack() as stack:
+        if base != path:
+            make_directory(base)
+            stack.callback(remove_directory, base, {escape(name): None for name in files})
+        new_files = []
+        for name, content in files.items():
+            new_files.append(stack.enter_context(new_output(base / name, force=force)))
+            new_files[-1].file.write(content if isinstance(content, bytes) else content.encode())
+        for new in new_files:
+            new.publish()
+        if base != path:
+            rename(base, path.name)

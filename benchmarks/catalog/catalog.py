@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, TypedDict
 
@@ -28,7 +29,7 @@ from blkreel.common.files.safe_files import read_plain, unlink, write_file
 from blkreel.common.files.typed_document import parse_typed
 from blkreel.common.progress import Progress, unseen
 from blkreel.traces.format.reader import CATALOG, RUN_RECORDS, TEST
-from blkreel.traces.format.writer import output_error
+from blkreel.traces.format.writer import output_errors
 
 from . import tables
 from .collect import Step, collected
@@ -65,12 +66,8 @@ class Catalog:
         header = path / CATALOG
         if create and not header.exists():
             _refuse_other_directory(path)
-            try:
+            with output_errors(path), suppress(OutputExists):  # another process was first
                 write_file(header, f'{{"format": "{FORMAT}", "version": {VERSION}}}\n')
-            except OutputExists:
-                pass  # another process was first
-            except OSError as error:
-                raise output_error(path, error) from error
         try:
             if link := next((path / name for name in ("results", "partials", "tables") if (path / name).is_symlink()),
                             None):
@@ -114,11 +111,8 @@ class Catalog:
 
     def put(self, result: Result, partial: bytes | None) -> tuple[Result, Added]:
         """As add(), of a result that collected() gave. Commands that change one catalog at once take turns."""
-        try:
-            with directory_locked(self.directory, _TURN_S):
-                return self._put(result, partial)
-        except OSError as error:
-            raise output_error(self.directory, error) from error
+        with output_errors(self.directory), directory_locked(self.directory, _TURN_S):
+            return self._put(result, partial)
 
     def _put(self, result: Result, partial: bytes | None) -> tuple[Result, Added]:
         content = dump(result)

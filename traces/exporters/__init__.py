@@ -10,7 +10,7 @@ from blkreel.common.files.safe_files import caller_of_sudo
 from blkreel.common.progress import ProgressTask
 from blkreel.traces.format.check import check_order
 from blkreel.traces.format.trace import Trace
-from blkreel.traces.format.writer import output_error, refuse_output
+from blkreel.traces.format.writer import output_errors, refuse_output
 
 from . import blkparse, blktrace, csv_table, fio_iolog, oracle_general, perfetto
 from .export_format import Account, ExportFormat
@@ -42,14 +42,11 @@ def export_trace(trace: Trace, output: Path, format_: ExportFormat, *, force: bo
     if not trace.rows:
         raise TraceError(f"{trace.name} has no I/O to export")
     account = Account(progress or ProgressTask())
-    try:
-        with new_output(output, force=force, owner=caller_of_sudo()) as new:
-            if not public:
-                os.fchmod(new.file.fileno(), 0o600)
-            format_.write(trace, new.file, account)
-            new.file.seek(0, os.SEEK_END)
-            file_bytes = new.file.tell()
-            new.publish()
-    except OSError as error:
-        raise output_error(output, error) from error
+    with output_errors(output), new_output(output, force=force, owner=caller_of_sudo()) as new:
+        if not public:
+            os.fchmod(new.file.fileno(), 0o600)
+        format_.write(trace, new.file, account)
+        new.file.seek(0, os.SEEK_END)
+        file_bytes = new.file.tell()
+        new.publish()
     return Exported(output, format_, account, file_bytes)

@@ -80,7 +80,7 @@ class TraceWriter:
             refuse_output(self.path, force)
         else:
             refuse_existing(self.path, force)
-        with _disk_errors(self.path):
+        with output_errors(self.path):
             self._new = (new_output(self.path, force=force, owner=owner) if temporary is None else
                          NewFile(self.path, force=force, owner=owner, temporary=temporary))
         self._file = self._new.file
@@ -124,7 +124,7 @@ class TraceWriter:
 
     def close(self, metadata: Metadata) -> Path:
         """Write the remaining rows and the metadata (keys without prefix), and give the file its name."""
-        with _disk_errors(self.path):
+        with output_errors(self.path):
             if self._gathered_rows or not self.rows:
                 self._write_group()
             groups_at = [*self._groups_at, self._file.tell()]
@@ -153,7 +153,7 @@ class TraceWriter:
         count, self._gathered_rows = self._gathered_rows, 0
         group = pa.Table.from_arrays([pa.array(values[:count]) for values in self._gathered.values()],
                                      schema=self._schema)
-        with _disk_errors(self.path):
+        with output_errors(self.path):
             self._groups_at.append(self._file.tell())
             self._parquet.write_table(group, row_group_size=max(1, count))
         for begin in range(0, count, _PART_ROWS):  # in parts, since each step takes as much memory again
@@ -202,7 +202,7 @@ def refuse_existing(path: Path, force: bool) -> None:
     refuse_special(path)
     if os.path.lexists(path) and not force:
         raise OutputExists(path)
-    with _disk_errors(path):
+    with output_errors(path):
         refuse_missing_directory(path)
 
 
@@ -210,15 +210,6 @@ def refuse_output(path: Path, force: bool) -> None:
     """As refuse_existing(); also, with `force` too, raise OutputInUse for an output that is being written."""
     refuse_in_use(path)
     refuse_existing(path, force)
-
-
-@contextmanager
-def _disk_errors(path: Path) -> Iterator[None]:
-    """Turns an OSError into an error that names the output."""
-    try:
-        yield
-    except OSError as error:
-        raise output_error(path, error) from error
 
 
 def output_error(path: str | Path, error: OSError) -> BlkreelError:
@@ -232,6 +223,15 @@ def output_error(path: str | Path, error: OSError) -> BlkreelError:
                             f"free some space (df -h {Path(path).parent}) or name another output")
     return BlkreelError(f"cannot write {path}: {error.strerror or error}",
                         "check the directory, or name another output")
+
+
+@contextmanager
+def output_errors(path: str | Path) -> Iterator[None]:
+    """Turns an OSError into an error that names the output."""
+    try:
+        yield
+    except OSError as error:
+        raise output_error(path, error) from error
 
 
 def _encode_metadata(metadata: Metadata) -> dict[str, str]:

@@ -32,7 +32,14 @@ from blkreel.traces.format.schema import (
     Metadata,
     layout_of,
 )
-from blkreel.traces.format.writer import TraceWriter, output_error, refuse_existing, refuse_output, table_of
+from blkreel.traces.format.writer import (
+    TraceWriter,
+    output_error,
+    output_errors,
+    refuse_existing,
+    refuse_output,
+    table_of,
+)
 
 from .block_file import BlockFile
 from .blocks import NOTE, ROWS, BlockWriter
@@ -100,14 +107,12 @@ class Spool:
         self.directory = spool_of(self.output)
         if os.path.lexists(self.directory):
             _refuse_or_clear(self.directory, self.output, force)
-        try:
+        with output_errors(self.output):
             make_directory(self.directory, 0o700)
             self.rows_file = create(self.directory / ROWS_FILE)
             self.reserve_file = create(self.directory / _RESERVE_FILE)
             take_lock(self.output, self.rows_file.fileno())
             self._save_metadata()
-        except OSError as error:
-            raise output_error(self.output, error) from error
 
     @property
     def columns(self) -> list[str]:
@@ -137,10 +142,8 @@ class Spool:
     def note(self, metadata: Metadata) -> None:
         """Merge into the metadata that a recovered trace would have."""
         self._metadata.update(metadata)
-        try:
+        with output_errors(self.output):
             self._save_metadata()
-        except OSError as error:
-            raise output_error(self.output, error) from error
 
     def flush(self) -> None:
         """Write the gathered rows to the file: they then survive the death of this process."""
@@ -181,10 +184,8 @@ class Spool:
             layout_bytes = blocks.layout_bytes
         # Saved first: a recovery must not look for blocks in a hole.
         self.note({**notes.begun, **notes.metadata(), **note(rows), "spool_begin_bytes": self.begin_bytes})
-        try:
+        with output_errors(self.output):
             _free_head(self.rows_file.fileno(), layout_bytes, begin_bytes, self.begin_bytes)
-        except OSError as error:
-            raise output_error(self.output, error) from error
         return rows
 
     def save_copy(self, path: Path, metadata: Metadata) -> Path:
@@ -333,10 +334,8 @@ def _mode(metadata: Metadata) -> int | None:
 
 
 def _write_rows(contents: SpoolContents, writer: TraceWriter) -> None:
-    try:
+    with output_errors(writer.path):
         contents.write_rows(writer)
-    except OSError as error:
-        raise output_error(writer.path, error) from error
 
 
 def _spool_metadata(directory: Path) -> tuple[Metadata, pa.Schema]:

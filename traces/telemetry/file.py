@@ -17,7 +17,7 @@ from blkreel.common.units import format_bytes
 from blkreel.traces.format.footer import Footer, local_file, read_footer
 from blkreel.traces.format.pages import PageCheck, PageLimitError, RowGroup, row_groups_of
 from blkreel.traces.format.schema import KEY_PREFIX
-from blkreel.traces.format.writer import output_error, refuse_existing
+from blkreel.traces.format.writer import output_errors, refuse_existing
 
 VERSION = 1
 FILE = "telemetry.parquet"
@@ -81,15 +81,12 @@ def write_telemetry(path: str | Path, telemetry: Telemetry, *, force: bool = Fal
         pa.DictionaryArray.from_arrays(pa.array(code, pa.int32()), pa.array(list(sensors), pa.string())),
         pa.array(value, pa.float64())], schema=SCHEMA)
     metadata = {"version": VERSION, "sensors": sensors, "smart": telemetry.smart, "epoch_ns": telemetry.epoch_ns}
-    try:
-        with NewFile(path, force=force) as new:
-            with pq.ParquetWriter(new.file, SCHEMA, compression="zstd", use_dictionary=["sensor"],
-                                  write_page_checksum=True) as writer:
-                writer.write_table(table, row_group_size=_ROWS_PER_GROUP)
-                writer.add_key_value_metadata({_KEY: json.dumps(metadata, separators=(",", ":"))})
-            new.publish()
-    except OSError as error:
-        raise output_error(path, error) from error
+    with output_errors(path), NewFile(path, force=force) as new:
+        with pq.ParquetWriter(new.file, SCHEMA, compression="zstd", use_dictionary=["sensor"],
+                              write_page_checksum=True) as writer:
+            writer.write_table(table, row_group_size=_ROWS_PER_GROUP)
+            writer.add_key_value_metadata({_KEY: json.dumps(metadata, separators=(",", ":"))})
+        new.publish()
     return path
 
 

@@ -15,7 +15,7 @@ import numpy as np
 
 from blkreel.common.files.safe_files import create, lock_file, unlink
 from blkreel.common.files.typed_document import mismatch, parse_json
-from blkreel.traces.format.writer import output_error
+from blkreel.traces.format.writer import output_errors
 
 from .file import FILE, Sensor, Series, Telemetry, sensor, write_telemetry
 
@@ -71,11 +71,9 @@ class TelemetrySpool:
         self.latest: dict[str, float] = {}
         self._lock = threading.Lock()
         self._broken = False
-        try:
+        with output_errors(self._output):
             self._file = create(self.path)
             lock_file(self._file)
-        except OSError as error:
-            raise output_error(self._output, error) from error
 
     def epoch(self, monotonic_ns: int) -> None:
         """Set the start of the run."""

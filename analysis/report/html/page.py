@@ -4,7 +4,7 @@ from pathlib import Path
 
 from blkreel.analysis.charts import model
 from blkreel.common.files.output_lock import write_output
-from blkreel.traces.format.writer import output_error, refuse_output
+from blkreel.traces.format.writer import output_errors, refuse_output
 
 from . import rendering
 
@@ -18,8 +18,6 @@ def write_page(path: Path, html: str, force: bool = False) -> Path:
     """Write the page atomically. Raises OutputExists."""
     path = Path(path)
     refuse_output(path, force)
-    try:
+    with output_errors(path):
         write_output(path, html, force=force)
-    except OSError as error:
-        raise output_error(path, error) from error
     return path

@@ -26,7 +26,7 @@ from blkreel.common.errors import UsageError, did_you_mean
 from blkreel.common.files.json_file import print_json
 from blkreel.common.files.output_lock import write_output
 from blkreel.common.printable import printable
-from blkreel.traces.format.writer import output_error, refuse_output
+from blkreel.traces.format.writer import output_errors, refuse_output
 
 _CHANGED = 4  # exit code
 _PATH = click.Path(readable=False, path_type=Path)
@@ -98,7 +98,8 @@ def command(workload: str, drive_texts: tuple[str, ...], by: By, metrics: tuple[
         chart = None if format_ in ("html", "markdown") else chart_id(histories[0])
         export.write(page_of(histories, chosen, colors), format_, output, chart, force)
     if junit is not None:
-        _write(junit, junit_of(outcomes, chosen), force)
+        with output_errors(junit):
+            write_output(junit, junit_of(outcomes, chosen), force=force)
     if as_json:
         print_json(document_of(histories, chosen, by, outcomes))
     else:
@@ -144,10 +145,3 @@ def _histories(catalog: Catalog, chosen: Selected, keys: Sequence[str], by: By) 
         except ValueError as error:
             raise UsageError(f"--metric {key}: {error}", usable) from None
     return histories
-
-
-def _write(path: Path, text: str, force: bool) -> None:
-    try:
-        write_output(path, text, force=force)
-    except OSError as error:
-        raise output_error(path, error) from error
