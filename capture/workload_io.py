@@ -6,7 +6,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from blkreel.common.errors import BlkreelError, UsageError
+from blkreel.common.errors import BlkreelError, UsageError, os_errors
 from blkreel.common.system import mount_points
 
 from .options import CaptureOptions
@@ -72,10 +72,8 @@ class ProcessEnd:
     """The end of a process that is not a child of this one."""
 
     def __init__(self, pid: int):
-        try:
+        with os_errors(UsageError, f"cannot wait for process {pid}", "see: ps -e"):
             self._fd = os.pidfd_open(pid)
-        except OSError as error:
-            raise UsageError(f"cannot wait for process {pid}: {error.strerror}", "see: ps -e") from None
 
     def has_come(self) -> bool:
         return bool(select.select([self._fd], [], [], 0)[0])

@@ -1,7 +1,8 @@
 """Errors for the user, on one line: what failed, why, and the command that fixes it. Suggestions for misspelled names.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 
 _MIN_SIMILARITY = 0.7
 _SUGGESTED = 2  # at most
@@ -53,6 +54,15 @@ class OutputExists(BlkreelError):
 
     def __init__(self, path: object):
         super().__init__(f"{path} exists", "name another output, or add --force to overwrite it")
+
+
+@contextmanager
+def os_errors(kind: type[BlkreelError], failure: object, remedy: str | None = None) -> Iterator[None]:
+    """Turns an OSError into an error of this kind: `failure: why`."""
+    try:
+        yield
+    except OSError as error:
+        raise kind(f"{failure}: {error.strerror}", remedy) from error
 
 
 def did_you_mean(name: str, names: Iterable[str], otherwise: str) -> str:

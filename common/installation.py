@@ -4,12 +4,13 @@ import hashlib
 import hmac
 import os
 import secrets
+from contextlib import AbstractContextManager
 from functools import cache
 from pathlib import Path
 
 from blkreel.common.files.safe_files import open_own, write_file
 
-from .errors import OutputExists, SafetyError
+from .errors import BlkreelError, OutputExists, SafetyError, os_errors
 
 _SECRET_BYTES = 32
 
@@ -22,6 +23,11 @@ def state_directory() -> Path:
         return Path("/var/lib/blkreel/drives")
     home = os.environ.get("XDG_STATE_HOME") or Path.home() / ".local/state"
     return Path(home) / "blkreel/drives"
+
+
+def state_errors(failure: str) -> AbstractContextManager[None]:
+    """Turns an OSError of a file there into a BlkreelError."""
+    return os_errors(BlkreelError, failure, "choose another directory: export BLKREEL_STATE_DIR=DIR")
 
 
 def keyed_hash(purpose: str, data: bytes) -> str:

@@ -16,7 +16,7 @@ from typing import Any, NotRequired, TypedDict
 import numpy as np
 import numpy.typing as npt
 
-from blkreel.common.errors import BlkreelError, UsageError
+from blkreel.common.errors import BlkreelError, UsageError, os_errors
 from blkreel.common.files.typed_document import parse_typed
 from blkreel.common.printable import printable
 
@@ -70,15 +70,13 @@ class FrameLog:
 
 def read_frame_log(path: Path, process: str | None = None) -> FrameLog:
     """Read a frame log. process: name or pid, if the file has frames of several. Raises FrameLogError, UsageError."""
-    try:
+    with os_errors(UsageError, path, f"name {_FORMATS}"):
         if (size := path.stat().st_size) > LARGEST_BYTES:
             raise FrameLogError(f"{path}: {size:,} bytes are too many for a frame log", f"name {_FORMATS}")
         with path.open(encoding="utf-8-sig", errors="replace", newline="") as file:
             start = file.read(4096).lstrip()
             file.seek(0)
             log = _read_json(path, file.read()) if start[:1] == "{" else _read_csv(path, file, process)
-    except OSError as error:
-        raise UsageError(f"{path}: {error.strerror}", f"name {_FORMATS}") from error
     if len(log.time_ns) < _FEWEST_FRAMES:
         raise FrameLogError(f"{path}: {len(log.time_ns)} frames, at least {_FEWEST_FRAMES} are needed",
                             "record for longer")

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from blkreel.common.errors import TraceError, UsageError
+from blkreel.common.errors import TraceError, UsageError, os_errors
 from blkreel.common.files.storage_url import Location, StorageUrl, parse_location
 from blkreel.traces.format.footer import refuse_unfinished
 from blkreel.traces.format.reader import CATALOG, RUN_RECORDS, TEST
@@ -86,10 +86,8 @@ def _add_directory(dataset: Dataset, directory: Path, real_paths: set[Path]) -> 
     elif (directory / TEST).is_file():
         dataset.tests.append(str(directory))
     elif not (directory / CATALOG).is_file():
-        try:
+        with os_errors(TraceError, f"{directory} cannot be read", f"ls -ld {directory}"):
             inside = sorted(directory.iterdir(), key=_natural)
-        except OSError as error:
-            raise TraceError(f"{directory} cannot be read: {error.strerror}", f"ls -ld {directory}") from None
         for path in inside:
             if path.is_dir() and not path.name.startswith("."):
                 _add_directory(dataset, path, real_paths)

@@ -23,7 +23,7 @@ import pyarrow as pa
 from blkreel.analysis.metrics.partials.partial import Partial
 from blkreel.analysis.metrics.partials.partial_file import VERSION as PARTIAL_VERSION
 from blkreel.analysis.metrics.partials.partial_file import load as load_partial
-from blkreel.common.errors import OutputExists, UsageError
+from blkreel.common.errors import OutputExists, UsageError, os_errors
 from blkreel.common.files.output_lock import directory_locked
 from blkreel.common.files.safe_files import read_plain, unlink, write_file
 from blkreel.common.files.typed_document import parse_typed
@@ -196,11 +196,9 @@ class Catalog:
         if described["version"] != PARTIAL_VERSION:
             raise CatalogError(f"{path} has partials of version {described['version']}, this blkreel reads "
                                f"{PARTIAL_VERSION}", f"add the run again: blkreel results add {result['path']}")
-        try:
+        with os_errors(CatalogError, f"{path} cannot be read",
+                       f"add the run again: blkreel results add {result['path']}"):
             content = read_plain(path)
-        except OSError as error:
-            raise CatalogError(f"{path} cannot be read: {error.strerror}",
-                               f"add the run again: blkreel results add {result['path']}") from None
         if hashlib.sha256(content).hexdigest() != described["sha256"]:
             raise damaged(path, "its checksum differs")
         return content

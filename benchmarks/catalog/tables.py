@@ -18,7 +18,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from blkreel.common.errors import BlkreelError, SafetyError
+from blkreel.common.errors import BlkreelError, SafetyError, os_errors
 from blkreel.common.files.safe_files import NewFile, read_plain
 from blkreel.common.printable import storable
 from blkreel.common.progress import Progress
@@ -185,10 +185,8 @@ def read_hashed_result(path: Path) -> tuple[Result, str]:
 
 
 def _content(path: Path) -> bytes:
-    try:
+    with os_errors(CatalogError, f"{path} cannot be read", f"ls -l {path}"):
         return read_plain(path)
-    except OSError as error:
-        raise CatalogError(f"{path} cannot be read: {error.strerror}", f"ls -l {path}") from None
 
 
 def _parsed(content: bytes, path: Path) -> Result:

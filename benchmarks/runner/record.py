@@ -9,7 +9,7 @@ from typing import Any
 
 from blkreel.benchmarks.benchmark_file import FILE, VERSION, BenchmarkDocument, BenchmarkHeader, damaged, read_test
 from blkreel.benchmarks.step import DONE, FAILED, SKIPPED, WAITING, BenchmarkStep
-from blkreel.common.errors import BlkreelError, OutputExists
+from blkreel.common.errors import BlkreelError, OutputExists, os_errors
 from blkreel.common.files.json_file import write_json
 from blkreel.common.files.output_lock import directory_locked, refuse_in_use
 from blkreel.common.files.safe_files import clear_directory, directory_at
@@ -36,11 +36,9 @@ class BenchmarkRecord:
     def save(self) -> None:
         """Raises BlkreelError if the file cannot be written."""
         document = {"version": VERSION, **self.header, "steps": [step.document() for step in self.steps]}
-        try:
+        with os_errors(BlkreelError, f"cannot write {self.path}",
+                       f"free disk space, then resume with: blkreel test --resume {self.directory}"):
             write_json(self.path, document)
-        except OSError as error:
-            raise BlkreelError(f"cannot write {self.path}: {error.strerror}",
-                               f"free disk space, then resume with: blkreel test --resume {self.directory}") from error
 
     @property
     def left(self) -> list[BenchmarkStep]:
@@ -62,7 +60,7 @@ def create(directory: Path, header: BenchmarkHeader, steps: list[BenchmarkStep],
     if directory.exists() and not directory.is_dir():
         raise BlkreelError(f"{directory} is a file, not a directory", "use another output")
     record = BenchmarkRecord(directory, header, steps)
-    try:
+    with os_errors(BlkreelError, f"cannot create {directory}", "use another output"):
         with directory_at(directory, create=True):
             pass
         with directory_locked(directory):
@@ -71,8 +69,6 @@ def create(directory: Path, header: BenchmarkHeader, steps: list[BenchmarkStep],
             with directory_at(directory / "steps", create=True):
                 pass
             record.save()
-    except OSError as error:
-        raise BlkreelError(f"cannot create {directory}: {error.strerror}", "use another output") from error
     return record
 
 
@@ -89,10 +85,8 @@ def _clear(directory: Path, force: bool) -> None:
     runs = [escape(step["id"]) for step in document["steps"]]
     layout = {FILE: None, RESULTS: None, f".{FILE}.*.tmp": None, f".{RESULTS}.*.tmp": None, "steps": {
         name: RUN_LAYOUT for run in runs for name in (run, f"{run}.interrupted-[0-9]*")}}
-    try:
+    with os_errors(BlkreelError, f"cannot remove the test in {directory}", "use another output"):
         clear_directory(directory, layout)
-    except OSError as error:
-        raise BlkreelError(f"cannot remove the test in {directory}: {error.strerror}", "use another output") from error
 
 
 # What resuming needs, beyond what read_test() checks. interrupted: becomes part of the name of a directory.

@@ -13,7 +13,7 @@ from blkreel.benchmarks.results.document import Results
 from blkreel.benchmarks.results.tables import Cell, TextTable, drive_line, text_table
 from blkreel.benchmarks.runner.record import RESULTS
 from blkreel.common.console import Console, Detail
-from blkreel.common.errors import BlkreelError
+from blkreel.common.errors import BlkreelError, os_errors
 from blkreel.common.files.json_file import write_json
 
 from .progress import progress
@@ -30,11 +30,9 @@ def write_results(directory: Path) -> Results:
     """Compute the results of a benchmark and store them beside it. Raises BlkreelError."""
     with progress("computing results") as task:
         document = results_of(directory, lambda done, total: task.update(done, f"step {done} of {total}"))
-    try:
+    with os_errors(BlkreelError, f"cannot write {directory / RESULTS}",
+                   f"free some space, then: blkreel report {directory}"):
         write_json(directory / RESULTS, document)
-    except OSError as error:
-        raise BlkreelError(f"cannot write {directory / RESULTS}: {error.strerror}",
-                           f"free some space, then: blkreel report {directory}") from error
     return document
 
 

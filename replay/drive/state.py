@@ -13,11 +13,10 @@ from typing import Any, NotRequired, Protocol, TypedDict
 
 import numpy as np
 
-from blkreel.common.errors import BlkreelError
 from blkreel.common.files.json_file import write_json
 from blkreel.common.files.safe_files import unlink
 from blkreel.common.files.typed_document import field_mismatch, mismatch, read_json
-from blkreel.common.installation import state_directory
+from blkreel.common.installation import state_directory, state_errors
 from blkreel.common.units import format_bytes
 from blkreel.replay.simulated import state as simulated
 
@@ -269,12 +268,9 @@ def save(target: Target, state: DriveState, *, is_written: bool = False) -> None
 
 def forget(target: Target) -> None:
     """Remove the saved state and an unfinished preparation. Raises BlkreelError if that fails."""
-    try:
+    with state_errors(f"cannot remove the state of {target.path}"):
         for path in (file_of(target), progress_file(target)):
             unlink(path)
-    except OSError as error:
-        raise BlkreelError(f"cannot remove the state of {target.path}: {error.strerror}",
-                           "choose another directory: export BLKREEL_STATE_DIR=DIR") from error
 
 
 def start_fresh(targets: Iterable[Target]) -> None:
@@ -287,11 +283,8 @@ def start_fresh(targets: Iterable[Target]) -> None:
 
 def write_beside(target: Target, path: Path, document: Mapping[str, Any]) -> None:
     """Replace a document atomically and durably. Raises BlkreelError if that fails."""
-    try:
+    with state_errors(f"cannot save the state of {target.path} in {path.parent}"):
         write_json(path, {"version": 1, **document})
-    except OSError as error:
-        raise BlkreelError(f"cannot save the state of {target.path} in {path.parent}: {error.strerror}",
-                           "choose another directory: export BLKREEL_STATE_DIR=DIR") from error
 
 
 def about_to_write(target: Target, written_bytes: int | None, discarded_bytes: int | None,

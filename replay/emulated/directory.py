@@ -9,7 +9,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from blkreel.common.emulated import FILE, LINKS, RUN, UBLK
-from blkreel.common.errors import BlkreelError, UsageError
+from blkreel.common.errors import BlkreelError, UsageError, os_errors
 from blkreel.common.system import read_kernel_lines, text_in
 
 HELPER = Path(__file__).with_name("blkreel-emulate")
@@ -83,10 +83,8 @@ def devices_over(file: Path, block: Path = Path("/sys/class/block")) -> list[str
 def link(name: str, device: str, links: Path = LINKS) -> Path:
     """The stable name of a device."""
     path = links / name
-    try:
+    with os_errors(BlkreelError, f"cannot create {path}"):
         links.mkdir(mode=0o755, exist_ok=True)
         path.unlink(missing_ok=True)
         path.symlink_to(device)
-    except OSError as error:
-        raise BlkreelError(f"cannot create {path}: {error.strerror}") from None
     return path

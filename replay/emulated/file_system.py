@@ -5,7 +5,7 @@ import subprocess
 from dataclasses import dataclass
 from pathlib import Path
 
-from blkreel.common.errors import BlkreelError, SafetyError, UsageError
+from blkreel.common.errors import BlkreelError, SafetyError, UsageError, os_errors
 from blkreel.common.files.safe_files import caller_of_sudo
 from blkreel.common.system import find_program
 
@@ -62,10 +62,8 @@ def unmount(directory: Path | str) -> None:
 
 
 def _run(*words: str) -> None:
-    try:
+    with os_errors(BlkreelError, f"cannot run {words[0]}"):
         result = subprocess.run(words, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, errors="replace")
-    except OSError as error:
-        raise BlkreelError(f"cannot run {words[0]}: {error.strerror}") from None
     if result.returncode:
         # An indented line continues the one before it: mount ends with one about dmesg.
         lines = [line for line in result.stderr.splitlines() if line.strip() and not line[0].isspace()]

@@ -15,7 +15,7 @@ import numpy as np
 from blkreel.common.errors import BlkreelError
 from blkreel.common.files.json_file import write_json
 from blkreel.common.files.typed_document import read_json
-from blkreel.common.installation import state_directory
+from blkreel.common.installation import state_directory, state_errors
 from blkreel.replay.engine.engine import Engine, EngineOptions, run_engine
 from blkreel.replay.fidelity.certificate import CAUSES
 from blkreel.replay.fidelity.lateness import (
@@ -183,11 +183,8 @@ def remember(calibration: Calibration) -> None:
     if calibration.get("busy"):
         return
     path = _file()
-    try:
+    with state_errors(f"cannot save the calibration in {path.parent}"):
         write_json(path, calibration)
-    except OSError as error:
-        raise BlkreelError(f"cannot save the calibration in {path.parent}: {error.strerror}",
-                           "choose another directory: export BLKREEL_STATE_DIR=DIR") from error
 
 
 def recall() -> Calibration | None:

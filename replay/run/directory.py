@@ -4,7 +4,7 @@ import os
 from pathlib import Path
 from typing import Any
 
-from blkreel.common.errors import BlkreelError, OutputExists, TraceError
+from blkreel.common.errors import BlkreelError, OutputExists, TraceError, os_errors
 from blkreel.common.files.output_lock import lock_directory, refuse_in_use, spool_of
 from blkreel.common.files.safe_files import directory_at, make_directory, refuse_missing_directory, remove_directory
 from blkreel.traces.format.overrides import FILE as OVERRIDES
@@ -69,13 +69,11 @@ class RunDirectory:
         """Make the directory and lock it. Raises BlkreelError if that fails, OutputInUse if another command has it."""
         if self._lock is not None:
             return
-        try:
+        with os_errors(BlkreelError, f"cannot make {self.path}", "name another output"):
             if not self.path.exists():
                 make_directory(self.path)
                 self._created = True
             self._lock = lock_directory(self.path)
-        except OSError as error:
-            raise BlkreelError(f"cannot make {self.path}: {error.strerror}", "name another output") from error
 
     def release(self) -> None:
         """Let other commands write to it again."""

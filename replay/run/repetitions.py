@@ -10,7 +10,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, TypedDict
 
-from blkreel.common.errors import BlkreelError, OutputExists
+from blkreel.common.errors import BlkreelError, OutputExists, os_errors
 from blkreel.common.files.json_file import write_json
 from blkreel.common.files.output_lock import lock_directory, refuse_in_use, spool_of
 from blkreel.common.files.safe_files import clear_directory, make_directory
@@ -97,12 +97,10 @@ class Repetitions:
     @contextmanager
     def locked(self) -> Iterator[None]:
         """Make the directory, and exclude other commands from it during the block. Raises OutputInUse, BlkreelError."""
-        try:
+        with os_errors(BlkreelError, f"cannot make {self.path}", "name another output"):
             if not self.path.exists():
                 make_directory(self.path)
             lock = lock_directory(self.path)
-        except OSError as error:
-            raise BlkreelError(f"cannot make {self.path}: {error.strerror}", "name another output") from error
         try:
             yield
         finally:
@@ -169,8 +167,6 @@ class Repetitions:
         return document
 
     def _clear(self) -> None:
-        try:
+        with os_errors(BlkreelError, f"cannot empty {self.path}", "name another output"):
             runs = {entry.name: LAYOUT for entry in self.path.iterdir() if entry.name.isdecimal()}
             clear_directory(self.path, {FILE: None, **runs})
-        except OSError as error:
-            raise BlkreelError(f"cannot empty {self.path}: {error.strerror}", "name another output") from error

@@ -14,11 +14,11 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import IO, Any, TypedDict
 
-from blkreel.common.errors import BlkreelError, SafetyError
+from blkreel.common.errors import SafetyError
 from blkreel.common.files.json_file import write_json
 from blkreel.common.files.safe_files import directory_at, open_own, unlink
 from blkreel.common.files.typed_document import read_json
-from blkreel.common.installation import state_directory
+from blkreel.common.installation import state_directory, state_errors
 
 from .spec import SimulatedDrive
 
@@ -83,19 +83,14 @@ def write_state(path: Path, drive: SimulatedDrive, state: SimulatedState,
                 now_ns: Callable[[], int] = time.time_ns) -> None:
     """Raises BlkreelError if the file cannot be written."""
     document = {"version": 1, "drive": drive.spec, "saved_at_ns": now_ns(), "state": state}
-    try:
+    with state_errors(f"cannot save the state of the simulated drive in {path.parent}"):
         write_json(path, document, indent=None)
-    except OSError as error:
-        raise _not_saved(path, error) from error
 
 
 def erase(drive: SimulatedDrive) -> None:
     """Reset the drive to the state before its first run."""
-    try:
+    with state_errors(f"cannot erase the simulated drive {drive.spec}"):
         unlink(_file(drive))
-    except OSError as error:
-        raise BlkreelError(f"cannot erase the simulated drive {drive.spec}: {error.strerror}",
-                           "choose another directory: export BLKREEL_STATE_DIR=DIR") from error
 
 
 def rested(drive: SimulatedDrive, state: SimulatedState, duration_ns: int) -> SimulatedState:
@@ -166,11 +161,9 @@ class Running:
 @contextmanager
 def _claimed(drive: SimulatedDrive) -> Iterator[None]:
     path = _file(drive).with_suffix(".lock")
-    try:
-        with directory_at(path.parent, create=True):
-            file = open(open_own(path, os.O_WRONLY | os.O_CREAT), "w")
-    except OSError as error:
-        raise _not_saved(path, error) from error
+    with (state_errors(f"cannot save the state of the simulated drive in {path.parent}"),
+          directory_at(path.parent, create=True)):
+        file = open(open_own(path, os.O_WRONLY | os.O_CREAT), "w")
     with file:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -189,11 +182,6 @@ def parameter_file(drive: SimulatedDrive, state: Mapping[str, Any]) -> IO[str]:
     file.flush()
     file.seek(0)
     return file
-
-
-def _not_saved(path: Path, error: OSError) -> BlkreelError:
-    return BlkreelError(f"cannot save the state of the simulated drive in {path.parent}: {error.strerror}",
-                        "choose another directory: export BLKREEL_STATE_DIR=DIR")
 
 
 def _tends_to_c(drive: SimulatedDrive) -> float:

@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TypedDict, cast
 
-from blkreel.common.errors import BlkreelError, TraceError
+from blkreel.common.errors import BlkreelError, TraceError, os_errors
 from blkreel.common.files.json_file import write_json
 from blkreel.common.files.storage_url import Location
 from blkreel.common.files.typed_document import parse_typed
@@ -32,10 +32,8 @@ def amend(trace: Trace, changes: Metadata, why: str) -> None:
     document = {"version": VERSION, "epoch_ns": trace.metadata["epoch_ns"], "why": why,
                 "at": datetime.now(UTC).isoformat(timespec="seconds"),
                 "run": {**_changes(path, trace.metadata), **changes}}
-    try:
+    with os_errors(BlkreelError, f"cannot write {path}", f"make room there: df -h {path.parent}"):
         write_json(path, document)
-    except OSError as error:
-        raise BlkreelError(f"cannot write {path}: {error.strerror}", f"make room there: df -h {path.parent}") from error
 
 
 def amended(records: Location, metadata: Metadata) -> Metadata:

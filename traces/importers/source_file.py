@@ -17,7 +17,7 @@ from typing import Any, BinaryIO, Self
 
 import pyarrow as pa
 
-from blkreel.common.errors import TraceError
+from blkreel.common.errors import TraceError, os_errors
 
 HEAD_BYTES = 64 << 10
 _MAGICS = {b"\x1f\x8b": "gzip", b"BZh": "bzip2", b"\xfd7zXZ\0": "xz", b"\x28\xb5\x2f\xfd": "zstd",
@@ -48,10 +48,8 @@ class SourceFile:
         self.path = path
         self.position_bytes = 0
         self.packing: list[str] = []
-        try:
+        with os_errors(TraceError, f"cannot read {path}"):
             self._raw = _Bounded(open(path, "rb", buffering=0))
-        except OSError as error:
-            raise TraceError(f"cannot read {path}: {error.strerror}") from error
         try:
             with self._errors():
                 self._stream = _Utf8(self._unpacked())

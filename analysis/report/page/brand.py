@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from blkreel.analysis.charts.theme import COLORS, Brand
-from blkreel.common.errors import UsageError
+from blkreel.common.errors import UsageError, os_errors
 from blkreel.common.files.typed_document import parse_toml
 
 _REMEDY = "docs/reports.md shows such a file"
@@ -59,10 +59,8 @@ def _logo(path: Path, name: Any) -> tuple[str, tuple[float, float]]:
     if not isinstance(name, str) or kind is None:
         raise UsageError(f"{path}: logo = {name!r} is neither .svg nor .png", 'write logo = "logo.svg"')
     file = path.parent / name
-    try:
+    with os_errors(UsageError, file, "logo is relative to the theme file"):
         content = file.read_bytes()
-    except OSError as error:
-        raise UsageError(f"{file}: {error.strerror}", "logo is relative to the theme file") from error
     if len(content) > _MOST_LOGO_BYTES:
         raise UsageError(f"{file}: larger than {_MOST_LOGO_BYTES >> 20} MiB", "use a smaller picture")
     ratio = _png_ratio(content) if kind == "image/png" else _svg_ratio(content)

@@ -10,7 +10,7 @@ from blkreel.cli.options import completion
 from blkreel.cli.options.types import OUTPUT, SIZE_BYTES, as_json, force, public
 from blkreel.cli.ui.progress import progress
 from blkreel.cli.ui.trace_summary import certificate_words, show_transformed
-from blkreel.common.errors import UsageError
+from blkreel.common.errors import UsageError, os_errors
 from blkreel.replay.predict.certificate import certify
 from blkreel.traces.format.metadata_types import ShareCertificate
 from blkreel.traces.format.reader import open_trace
@@ -64,12 +64,9 @@ def _certificate(original: Trace, output: Path, key: bytes, region_bytes: int | 
 
 
 def _key(path: Path) -> bytes:
-    try:
-        with path.open("rb") as file:
-            key = file.read(_MOST_KEY_BYTES)
-    except OSError as error:
-        raise UsageError(f"cannot read {path}: {error.strerror}", f"make a key: openssl rand -out {path} 32") from error
+    remedy = f"make a key: openssl rand -out {path} 32"
+    with os_errors(UsageError, f"cannot read {path}", remedy), path.open("rb") as file:
+        key = file.read(_MOST_KEY_BYTES)
     if len(key) < _LEAST_KEY_BYTES:
-        raise UsageError(f"{path} has {len(key)} bytes, and a key has at least {_LEAST_KEY_BYTES}",
-                         f"make a key: openssl rand -out {path} 32")
+        raise UsageError(f"{path} has {len(key)} bytes, and a key has at least {_LEAST_KEY_BYTES}", remedy)
     return key

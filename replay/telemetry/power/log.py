@@ -12,7 +12,7 @@ from pathlib import Path
 
 import numpy as np
 
-from blkreel.common.errors import BlkreelError, UsageError
+from blkreel.common.errors import BlkreelError, UsageError, os_errors
 
 from .samples import UNIX_SINCE_S, ClockPairs, PowerSamples, cleaned
 
@@ -154,15 +154,13 @@ def parse_power_log(text: str) -> PowerLog:
 
 
 def _rows(path: Path) -> list[list[str]]:
-    try:
+    with os_errors(BlkreelError, f"{path} cannot be read", f"ls -l {path}"):
         if path.stat().st_size > _MOST_BYTES:
             raise BlkreelError(f"{path} is larger than 1 GiB", "cut out the part of the run")
         data = path.read_bytes()
         # Loggers on Windows write UTF-16, with a byte order mark.
         utf_16 = data.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE))
         text = data.decode("utf-16" if utf_16 else "utf-8-sig", errors="replace").replace("\0", "")
-    except OSError as error:
-        raise BlkreelError(f"{path} cannot be read: {error.strerror}", f"ls -l {path}") from None
     lines = [line[:_LONGEST_LINE] for line in text.splitlines() if line.strip() and not line.lstrip().startswith("#")]
     separator = _separator(lines[:_SAMPLE_LINES])
     if separator == ";":
