@@ -1,7 +1,10 @@
 """The account of an import: records read = rows + rejected + ignored, by reason."""
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
+
+import numpy as np
 
 from blkreel.common.units import format_count
 
@@ -99,3 +102,9 @@ class Account:
                 "rejected": {reason: vars(tally).copy() for reason, tally in self.rejected.items()},
                 "ignored": {reason: vars(tally).copy() for reason, tally in self.ignored.items()},
                 "clock_back_steps": self.back_steps, "clock_back_largest_ns": self.back_largest_ns}
+
+
+def account_for(mask: np.ndarray, positions: np.ndarray, count: Callable[..., None], reason: str) -> None:
+    """Report the records of a mask by `count`: Account.reject or Account.ignore. positions: of all records."""
+    if number := int(np.count_nonzero(mask)):
+        count(reason, int(positions[np.argmax(mask)]), count=number)

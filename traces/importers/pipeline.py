@@ -22,7 +22,7 @@ from blkreel.traces.format.schema import OPS, TRACE_SCHEMA, WITHOUT_DATA_CODES, 
 from blkreel.traces.format.writer import TraceWriter
 from blkreel.traces.spool.spool import PRIVATE_MODE, Spool
 
-from .account import Account
+from .account import Account, account_for
 from .nearly_sorted import TooFarBack, nearly_sorted
 from .source_file import SourceFile
 from .source_format import UNKNOWN_OP, Batch, ImportOptions, SourceFormat, as_bytes
@@ -228,9 +228,8 @@ class Records:
         ]
         valid = np.ones(len(op), bool)
         for reason, bad in tests:
-            if (bad := bad & valid).any():
-                self.account.reject(reason, int(batch.positions[np.argmax(bad)]), count=int(bad.sum()))
-                valid &= ~bad
+            account_for(bad & valid, batch.positions, self.account.reject, reason)
+            valid &= ~bad
         return valid
 
     def _device(self, batch: Batch, valid: np.ndarray, reader: "_Reader") -> np.ndarray:
@@ -250,10 +249,8 @@ class Records:
             numbers[code] = self._number(keys[code])
         device = numbers[codes]
         other_device = valid & (device < 0)
-        if other_device.any():
-            self.account.ignore("I/O of another device", int(batch.positions[np.argmax(other_device)]),
-                                count=int(other_device.sum()))
-            valid &= ~other_device
+        account_for(other_device, batch.positions, self.account.ignore, "I/O of another device")
+        valid &= ~other_device
         return device
 
     def _number(self, name: bytes) -> int:

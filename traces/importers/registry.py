@@ -1,17 +1,20 @@
 """The formats that blkreel imports, besides the binary files of blktrace, which have a native decoder."""
 
-from .datasets.alibaba import Alibaba
-from .datasets.android_ebpf import AndroidEbpf
 from .datasets.blkreplay import Blkreplay
-from .datasets.fiu import Fiu
-from .datasets.hfplayer import Hfplayer
-from .datasets.io_tracer import IoTracer
-from .datasets.msr_cambridge import MsrCambridge
 from .datasets.oracle_general import OracleGeneral
-from .datasets.simulators import DiskSim, MqSim
-from .datasets.spc import Spc
-from .datasets.systor17 import Systor17
-from .datasets.tencent_cbs import TencentCbs
+from .datasets.tables import (
+    Alibaba,
+    AndroidEbpf,
+    DiskSim,
+    Fiu,
+    Hfplayer,
+    IoTracer,
+    MqSim,
+    MsrCambridge,
+    Spc,
+    Systor17,
+    TencentCbs,
+)
 from .source_format import SourceFormat
 from .tools.biosnoop import Biosnoop
 from .tools.blkparse import Blkparse

@@ -10,7 +10,7 @@ import numpy as np
 
 from blkreel.common.errors import TraceError
 from blkreel.traces.format.schema import OPS
-from blkreel.traces.importers.account import Account
+from blkreel.traces.importers.account import Account, account_for
 from blkreel.traces.importers.source_file import SourceFile, read_head
 from blkreel.traces.importers.source_format import INVALID, Batch, ImportOptions, SourceFormat, scaled
 
@@ -60,14 +60,10 @@ class Vscsi(SourceFormat):
 
 def _batch(records: np.ndarray, version: int, positions: np.ndarray, account: Account) -> Batch:
     other_version = records["version"] >> 8 != version
-    if other_version.any():
-        account.reject(f"a record of another version than {version}", int(positions[np.argmax(other_version)]),
-                       count=int(other_version.sum()))
+    account_for(other_version, positions, account.reject, f"a record of another version than {version}")
     op = _OP_OF[records["command"] & 0xFF]
     other_command = ~other_version & (op == _OTHER_COMMAND)
-    if other_command.any():
-        account.ignore("SCSI commands other than reads, writes and flushes", int(positions[np.argmax(other_command)]),
-                       count=int(other_command.sum()))
+    account_for(other_command, positions, account.ignore, "SCSI commands other than reads, writes and flushes")
     chosen = ~other_version & ~other_command
     records, op = records[chosen], op[chosen]
     is_flush = op == OPS["flush"]
