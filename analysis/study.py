@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from decimal import Decimal
 from fractions import Fraction
 from functools import cached_property
@@ -403,14 +404,12 @@ def _tail(values: Distribution, points: int | None) -> list[tuple[int, int]]:
 
 
 def _fraction(percent: float | str) -> tuple[int, int]:
-    try:
+    with suppress(ArithmeticError):  # no number, or NaN
         number = Decimal(str(percent))
         # Also bounds the digits: 1e-999999999 takes minutes as a fraction.
         if _LEAST_PERCENT <= number <= 100:
             share = Fraction(number) / 100
             return share.numerator, share.denominator
-    except ArithmeticError:  # no number, or NaN
-        pass
     raise UsageError(f"invalid percentile: {percent!r}", "give it in percent, above 0 and up to 100: 99 or 99.9")
 
 

@@ -8,6 +8,7 @@ import os
 import queue
 import subprocess
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, TypedDict, cast
 
@@ -56,10 +57,8 @@ class Helper(RowsChild):
             super().__init__(_NAME, HELPER, arguments, spool, on_change, cwd="/")
         except PermissionError as error:
             raise _refused_to_run() from error
-        try:
+        with suppress(OSError):  # the user's share of pipe memory is used up
             fcntl.fcntl(self.stdout.fileno(), fcntl.F_SETPIPE_SZ, _PIPE_BYTES)
-        except OSError:
-            pass  # the user's share of pipe memory is used up
 
     def intervals(self) -> list[Interval]:
         """The intervals since the last call. After stop() it returns the last one."""

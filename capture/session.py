@@ -323,10 +323,8 @@ class _Session:
         self.changes.put(None)
 
     def _wait_for_change(self, timeout_s: float | None) -> None:
-        try:
+        with suppress(queue.Empty):
             self.changes.get(timeout=timeout_s)
-        except queue.Empty:
-            pass
 
     def _on_save(self, number: int, frame: FrameType | None) -> None:
         self.save_requested = True

@@ -4,6 +4,7 @@ import os
 import re
 import stat
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -234,10 +235,8 @@ def _blocks_of_layers(directory: Path, mount: Mount, sys_root: Path, mountinfo: 
     """Of the directories that an overlay consists of, as far as they are visible: a container sees none of them."""
     blocks: dict[Path, None] = {}
     for layer in overlay_layers(mount):
-        try:
+        with suppress(UsageError):  # in memory, on a network mount, or not visible
             blocks |= dict.fromkeys(blocks_under(layer, sys_root, mountinfo))
-        except UsageError:
-            pass  # in memory, on a network mount, or not visible
     if not blocks:
         raise UsageError(f"{directory}: on overlayfs, whose directories are not visible here or on no drive",
                          "name the drive of the host that has them, one of: blkreel drives")
@@ -300,12 +299,10 @@ def _serial(disk: Path) -> str:
     for name in ("device/serial", "serial"):
         if text := text_in(disk / name):
             return text
-    try:
+    with suppress(OSError):
         page = (disk / "device/vpd_pg80").read_bytes()
         if text := page[4:].decode("ascii", "ignore").strip():
             return text
-    except OSError:
-        pass
     return text_in(disk / "wwid") or text_in(disk / "device/wwid")
 
 

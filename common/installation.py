@@ -4,7 +4,7 @@ import hashlib
 import hmac
 import os
 import secrets
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, suppress
 from functools import cache
 from pathlib import Path
 
@@ -44,10 +44,8 @@ def _secret(path: Path) -> bytes | None:
     """The secret of this user, made at its first use; None where it can neither be read nor written."""
     try:
         if (secret := _stored(path)) is None:
-            try:
+            with suppress(OutputExists):  # another process was first
                 write_file(path, secrets.token_bytes(_SECRET_BYTES), mode=0o600)
-            except OutputExists:
-                pass  # another process was first
             secret = _stored(path)
         return secret
     except (OSError, SafetyError):

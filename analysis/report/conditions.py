@@ -12,6 +12,7 @@ verdict, because such I/Os make a run invalid.
 import math
 import re
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -107,10 +108,8 @@ def parse(text: str) -> Condition:
     if unit.lower() in _RATES:
         return Condition(text, metric, comparison, value * _RATES[unit.lower()], "_mb_s")
     for parse_unit, kind in ((parse_time_ns, "_ns"), (parse_size_bytes, "_bytes")):
-        try:
+        with suppress(UsageError):
             return Condition(text, metric, comparison, parse_unit(number + unit), kind)
-        except UsageError:
-            pass
     raise UsageError(f"--fail-if {text!r}: unknown unit {unit!r}", "units are %, ns, us, ms, s, MB/s, GB/s, KiB, MB")
 
 

@@ -10,6 +10,7 @@ import json
 import os
 import zlib
 from collections.abc import Iterator
+from contextlib import suppress
 from functools import cache, cached_property
 from pathlib import Path
 
@@ -111,10 +112,8 @@ def _write(path: Path, key: str, document: Document) -> None:
     checksum = _checksum(key, content)
     if not checksum:
         return
-    try:
+    with suppress(OSError, SafetyError):
         write_file(path, checksum.encode() + b"\n" + content, force=True, sync=False)
-    except (OSError, SafetyError):
-        pass
 
 
 def _checksum(key: str, content: bytes) -> str:

@@ -9,6 +9,7 @@ import hashlib
 import os
 import secrets
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -256,13 +257,11 @@ def _table(schema: pa.Schema, rows: list[dict[str, Any]]) -> pa.Table:
 def _write(directory: Path, tables: Mapping[str, pa.Table]) -> None:
     """Atomically. A catalog that cannot be written is read without them."""
     metadata = {_FORMAT: _VERSION, _GENERATION: secrets.token_bytes(16).hex().encode()}
-    try:
+    with suppress(OSError, SafetyError, pa.ArrowException):
         for name, table in tables.items():
             with NewFile(directory / name, force=True, sync=False) as new:
                 pq.write_table(table.replace_schema_metadata(metadata), new.file, compression="zstd")
                 new.publish()
-    except (OSError, SafetyError, pa.ArrowException):
-        pass
 
 
 def matching(results: pa.Table, drives: Sequence[str] = (), workloads: Sequence[str] = ()) -> pa.Table:

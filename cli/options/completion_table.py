@@ -5,6 +5,7 @@ imports neither a subcommand nor what its values are read from.
 """
 
 import os
+from contextlib import suppress
 from functools import cache
 from pathlib import Path
 from typing import Any, TypedDict
@@ -54,12 +55,10 @@ def table() -> Table:
     """`commands`: name -> parameters. `values`: what of completion.py -> [value, description]. Built if it is not
     stored, or is of another installation."""
     path, key = _path(), [__version__, Path(__file__).stat().st_ctime_ns]
-    try:
+    with suppress(OSError, ValueError):
         stored = read_json(path, _Stored)
         if stored["key"] == key and stored["commands"].keys() == all_commands().keys():
             return {**stored}
-    except (OSError, ValueError):
-        pass
     built = {"key": key, "commands": _commands(), "values": _values()}
     _store(path, built)
     return built
@@ -73,10 +72,8 @@ def _store(path: Path, built: Table) -> None:
     from blkreel.common.errors import BlkreelError
     from blkreel.common.files.json_file import write_json
 
-    try:
+    with suppress(OSError, BlkreelError):  # without a home, each completion builds it
         write_json(path, built, indent=None)
-    except (OSError, BlkreelError):
-        pass  # without a home, each completion builds it
 
 
 def _commands() -> Table:

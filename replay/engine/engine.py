@@ -353,10 +353,8 @@ class _Feeder(threading.Thread):
         except BaseException as error:  # noqa: BLE001 - raised again in the caller's thread
             self.error = error
         finally:
-            try:
+            with suppress(OSError):
                 self._pipe.close()
-            except OSError:
-                pass
 
     @staticmethod
     def _write(writer: BlockWriter, batch: Batch, columns: ColumnTypes) -> None:
@@ -396,10 +394,8 @@ def _start(options: EngineOptions, lanes: Sequence[Lane], has_lanes: bool, stder
         own_ends.pop_all()
     feeders = [_Feeder(pipe, lane.batches) for lane, (_, pipe) in zip(lanes, pipes, strict=True)]
     for end in (_output(helper), *(pipe for _, pipe in pipes)):
-        try:
+        with suppress(OSError):  # beyond the user's limit of pipe memory; smaller pipes work too
             fcntl.fcntl(end.fileno(), fcntl.F_SETPIPE_SZ, _PIPE_BYTES)
-        except OSError:
-            pass  # beyond the user's limit of pipe memory; smaller pipes work too
     return helper, feeders
 
 

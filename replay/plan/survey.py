@@ -4,6 +4,7 @@ They come from the trace's metadata, from the cache of an earlier replay, or fro
 """
 
 from collections.abc import Callable, Collection, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -190,10 +191,8 @@ def _folded_read_first(trace: Trace, device: int, mapping: Mapping, on_rows: OnR
     key = f"mapped:{device}:{mapping.key()}{':reads' if reads_only else ''}"
     entry = survey_cache.load(trace, key)
     if entry is not None:
-        try:
+        with suppress(KeyError, ValueError, OSError):
             return BlockSet.load(entry["read_first"])
-        except (KeyError, ValueError, OSError):
-            pass
     touch, rows = FirstTouch(max_memory_bytes(trace.footer.size_bytes)), 0
     for batch in trace.batches(COLUMNS):
         io, _, _ = select(batch, device, 0)

@@ -5,6 +5,7 @@ import subprocess
 import tempfile
 import threading
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from io import FileIO
 from pathlib import Path
 from typing import Any, NotRequired, Protocol, TypedDict
@@ -129,18 +130,14 @@ class RowsChild:
 
     def tell(self, line: str) -> None:
         """Write a line to its stdin. The death of the child is reported by `error`."""
-        try:
+        with suppress(OSError):
             self._stdin.write(f"{line}\n".encode())
             self._stdin.flush()
-        except OSError:
-            pass
 
     def stop(self) -> None:
         """End it and wait for its last row. Sets `end` or `error`."""
-        try:
+        with suppress(OSError):
             self._stdin.close()
-        except OSError:
-            pass
         self._thread.join()
         self.process.wait()
         self.stdout.close()

@@ -1,6 +1,7 @@
 """`blkreel.write_trace`: a valid trace from rows that a program has in memory."""
 
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -123,13 +124,11 @@ def _op_codes(names: np.ndarray) -> np.ndarray:
 
 def _integers(field: pa.Field, values: np.ndarray) -> np.ndarray:
     kind = field.type.to_pandas_dtype()
-    try:
+    with suppress(TypeError, ValueError):
         with np.errstate(invalid="ignore"):
             typed = np.asarray(values).astype(kind)
         if values.dtype.kind in "iufb" and (typed == values).all():
             return typed
-    except (TypeError, ValueError):
-        pass
     raise UsageError(f"column {field.name} has values that are not {field.type}",
                      f"round them, and fill missing ones: {UNKNOWN.get(field.name, 'a value is required')}")
 

@@ -9,6 +9,7 @@ import threading
 import time
 from array import array
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from typing import IO
 
 import numpy as np
@@ -69,10 +70,8 @@ class PowerCommand:
         self._wait_for_next_line(thread)
         self._stopping = True
         for number in (signal.SIGTERM, signal.SIGKILL):
-            try:
+            with suppress(OSError):
                 os.killpg(process.pid, number)
-            except OSError:
-                pass
             thread.join(_END_S)
             if not thread.is_alive():
                 break

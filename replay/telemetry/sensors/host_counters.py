@@ -2,6 +2,7 @@
 
 import os
 import time
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -70,10 +71,8 @@ def throttled(sys_root: Path) -> int | None:
 
 
 def _waited_ns(proc: Path) -> int | None:
-    try:
+    with suppress(OSError, ValueError):
         for line in (proc / "pressure/cpu").read_text().splitlines():
             if line.startswith("some "):
                 return int(line.rpartition("total=")[2]) * 1000
-    except (OSError, ValueError):
-        pass
     return None

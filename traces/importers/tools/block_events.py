@@ -10,6 +10,7 @@ import subprocess
 import tempfile
 import threading
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Any, BinaryIO, NoReturn, Self, cast
@@ -140,10 +141,8 @@ class EventPairing:
             self._child.kill()
         self._child.wait()
         self._thread.join()
-        try:
+        with suppress(BrokenPipeError):  # events for the decoder that was killed
             self._stdin.close()
-        except BrokenPipeError:
-            pass  # events for the decoder that was killed
         self._stderr.close()
 
     def take(self, events: Events) -> None:
@@ -187,10 +186,8 @@ class EventPairing:
     def finish(self) -> Iterator[Batch]:
         """The I/Os that are left. Accounts for issues that are no I/O."""
         self._pass_on(0)
-        try:
+        with suppress(BrokenPipeError):
             self._stdin.close()
-        except BrokenPipeError:
-            pass
         self._thread.join()
         yield from self.batches()
         if self._origin_ns is None:
