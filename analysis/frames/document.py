@@ -1,5 +1,6 @@
 """The frames of an application and the I/O that they waited for, as the document of `blkreel report --frames`."""
 
+import hashlib
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -7,11 +8,13 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from blkreel.common.errors import UsageError
 from blkreel.common.files.storage_url import Location
 from blkreel.common.printable import printable, printable_document
 from blkreel.common.units import duration
+from blkreel.common.verdict import Verdict
 from blkreel.traces.format.metadata_types import Thread
 from blkreel.traces.format.reader import open_trace
 from blkreel.traces.format.schema import OP_NAMES
@@ -19,9 +22,65 @@ from blkreel.traces.format.trace import Trace
 
 from .clock import align
 from .frame_log import FrameLog, read_frame_log
-from .other_drive import OtherDrive, other_drive
-from .stutters import Frames, FrameWait, Joined, Stutter, stutters_of
+from .stutters import CAUSE_NAMES, IO, Frames, FrameWait, Joined, Stutter, stutters_of, with_waits
 from .waits import Waits, waits_of
+
+
+@dataclass(frozen=True)
+class OtherDrive:
+    """The latency of each I/O of the trace in a run; -1: not replayed. verdict: of the run."""
+
+    label: str
+    verdict: Verdict
+    latency_ns: npt.NDArray[np.int64]
+    trace_latency_ns: npt.NDArray[np.int64]
+
+    def time_ns(self, stutter: Stutter) -> int | None:
+        """The time of a stutter with the latencies of this drive; None if an I/O that it waited for has none.
+
+        Each wait grows or shrinks by the difference of the two latencies; what the program computes stays.
+        """
+        waits = []
+        for wait in stutter.waits:
+            latency, before = int(self.latency_ns[wait.row]), int(self.trace_latency_ns[wait.row])
+            if latency < 0 or before < 0:
+                return None
+            changed_ns = max(0, wait.waited_ns + latency - before)
+            waits.append(FrameWait(wait.row, wait.tid, wait.begin_ns, wait.begin_ns + changed_ns))
+        return with_waits(stutter, sorted(waits, key=lambda wait: (wait.begin_ns, wait.end_ns))).time_ns
+
+    def gone(self, stutters: Sequence[Stutter]) -> int | None:
+        """How many of the stutters by I/O would be none; None of an invalid run."""
+        if self.verdict["level"] == "invalid":
+            return None
+        times = [(self.time_ns(stutter), stutter.limit_ns) for stutter in stutters if stutter.cause == CAUSE_NAMES[IO]]
+        return sum(time_ns is not None and time_ns <= limit_ns for time_ns, limit_ns in times)
+
+
+def other_drive(trace: Trace, run: Trace) -> OtherDrive:
+    """Raises UsageError unless `run` is a replay of `trace` at dependent pace."""
+    account, pace = run.account, run.account.pace.name
+    again = f"blkreel replay {trace.name} DRIVE --pace dependent -o RUN"
+    if not run.is_run:
+        raise UsageError(f"{run.path} is a trace, not a replay", f"replay the trace of the frames: {again}")
+    if pace != "dependent":
+        raise UsageError(f"{run.path}: replayed at {pace} pace, which does not show how long the application waits",
+                         f"replay at dependent pace: {again}")
+    if not isinstance(trace.path, Path) or account.source.sha256 != _sha256(trace.path):
+        raise UsageError(f"{run.path}: a replay of another trace", f"replay the trace of the frames: {again}")
+    latency_ns = np.full(trace.rows, -1, np.int64)
+    for batch in run.batches(["source_row", "latency_ns"]):
+        row, latency = batch["source_row"].to_numpy(), batch["latency_ns"].to_numpy()
+        of_trace = (row >= 0) & (row < trace.rows)
+        latency_ns[row[of_trace]] = latency[of_trace]
+    before = trace.table(["latency_ns"])["latency_ns"].to_numpy()
+    label = account.label or account.drive.get("name") or Path(str(run.path)).stem
+    return OtherDrive(label, account.verdict, latency_ns, before)
+
+
+def _sha256(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
 
 MOST_WAITS = 5  # of a stutter that the document lists
 _COLUMNS = ["offset_bytes", "length_bytes", "op", "latency_ns"]

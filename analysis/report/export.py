@@ -17,6 +17,7 @@ from blkreel.analysis.charts import model
 from blkreel.analysis.charts.drive_colors import with_drive_colors
 from blkreel.analysis.charts.spec import Spec, without
 from blkreel.analysis.charts.theme import NO_BRAND, Brand
+from blkreel.analysis.report.html.static_chart import vega
 from blkreel.analysis.report.page.drive_facts import chosen
 from blkreel.analysis.report.page.markdown import of_chart, of_page
 from blkreel.common.errors import UsageError, did_you_mean
@@ -27,7 +28,6 @@ from blkreel.traces.format.writer import output_errors, refuse_output
 
 from .drives_file import DrivesFile
 from .html.static_chart import drawable, placed
-from .html.vega import vega
 from .verdict import Document
 
 Output = str | Path

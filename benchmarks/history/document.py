@@ -1,14 +1,16 @@
 """A history as JSON, as lines of the terminal, and as a decision."""
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import date
 from typing import Any
+from xml.etree import ElementTree
 
 from rich.markup import escape
 
 from blkreel import __version__
-from blkreel.common.printable import within_sentence
+from blkreel.common.printable import printable, within_sentence
 from blkreel.common.text_table import TextColumn, fitting, lines_of, wrapped
 from blkreel.common.units import counted, digits
 
@@ -212,3 +214,32 @@ def _level(level: Level) -> dict[str, Any]:
 
 def _distinct(rows: Sequence[Any], column: str) -> list[str]:
     return list(dict.fromkeys(row[column] for row in rows if row[column]))
+
+
+_NO_XML = re.compile(r"[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+
+
+def junit_of(outcomes: Sequence[Outcome], selected: Selected) -> str:
+    """A metric that changed is a failure; one that could not be decided is an error, so that it never passes."""
+    row = selected.rows[-1]
+    name = _text(f"blkreel history: {row['workload_title']} on {row['model'] or row['label']}")
+    counts = {status: sum(outcome.status == status for outcome in outcomes) for status in ("changed", "unknown")}
+    suites = ElementTree.Element("testsuites")
+    suite = ElementTree.SubElement(suites, "testsuite", {
+        "name": name, "tests": str(len(outcomes)), "failures": str(counts["changed"]),
+        "errors": str(counts["unknown"])})
+    for outcome in outcomes:
+        case = ElementTree.SubElement(suite, "testcase", {"classname": name, "name": _text(outcome.history.metric.key)})
+        if outcome.status == "changed":
+            words = "; ".join(change_words(outcome.history, change) for change in outcome.changes)
+            ElementTree.SubElement(case, "failure", {"type": "change", "message": _text(words)})
+        elif outcome.status == "unknown":
+            ElementTree.SubElement(case, "error", {"type": "unknown", "message": _text(outcome.why)})
+        ElementTree.SubElement(case, "system-out").text = _text(sentence(outcome.history))
+    ElementTree.indent(suites)
+    return '<?xml version="1.0" encoding="UTF-8"?>\n' + ElementTree.tostring(suites, encoding="unicode") + "\n"
+
+
+def _text(text: str) -> str:
+    """Text that XML allows: names come from outside."""
+    return _NO_XML.sub("\ufffd", printable(text))

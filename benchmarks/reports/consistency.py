@@ -1,6 +1,6 @@
 """consistency: variation of the IOPS of a drive without free blocks."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -29,14 +29,55 @@ from blkreel.benchmarks.results.document import (
 from blkreel.benchmarks.step import BenchmarkStep
 from blkreel.benchmarks.step_metrics import Array
 from blkreel.benchmarks.step_metrics.fine_bins import FineBins
-from blkreel.benchmarks.step_metrics.sensors import Sensors, sensors_of
 from blkreel.benchmarks.step_metrics.stalls import Stalls, find
-from blkreel.benchmarks.step_metrics.steady_time import Steady, steady
-from blkreel.benchmarks.step_metrics.step_stats import COLUMNS, StepStats, arrays, energy_note
+from blkreel.benchmarks.step_metrics.step_stats import COLUMNS, Sensors, StepStats, arrays, energy_note, sensors_of
 from blkreel.common.verdict import step_reason
+from blkreel.replay.prepare.steady_state import ROUNDS, is_steady
 from blkreel.traces.format.trace import Trace
 
 from .report import Report
+
+ROUNDS_PER_RUN = 60
+MAX_DEVIATION = 0.10
+MAX_END_DEVIATION = 0.20
+
+
+@dataclass(frozen=True)
+class Steady:
+    """at_ns: start of the first steady round, from the start of the run. iops: the mean from there on."""
+
+    at_ns: int
+    iops: float
+
+
+def became_steady(rates: Sequence[float] | Array) -> int | None:
+    """The first of the first five steady rounds whose mean is within 10 % of that of all rounds from there on, and
+    within 20 % of that of the last five: a fast beginning may be steady too, but it does not last."""
+    rounds = np.asarray(rates, float)
+    for first in range(len(rounds) - ROUNDS + 1):
+        mean, tail_mean = rounds[first:first + ROUNDS].mean(), rounds[first:].mean()
+        if (is_steady(rounds[first:first + ROUNDS].tolist()) and abs(mean - tail_mean) <= MAX_DEVIATION * tail_mean
+                and abs(mean - rounds[-ROUNDS:].mean()) <= MAX_END_DEVIATION * mean):
+            return first
+    return None
+
+
+def round_length_ns(span_ns: int, stall_period_ns: int | None) -> int:
+    """A sixtieth of the run, rounded up to whole stall periods, so that each round has as many stalls."""
+    length_ns = max(1, span_ns // ROUNDS_PER_RUN)
+    return -(-length_ns // stall_period_ns) * stall_period_ns if stall_period_ns else length_ns
+
+
+def steady(bins: FineBins, span_ns: int, stall_period_ns: int | None) -> tuple[Steady | None, int, int]:
+    """(the steady state or None, the length of a round in ns, the number of rounds)."""
+    wanted_ns = round_length_ns(span_ns, stall_period_ns)
+    together = max(1, round(wanted_ns / bins.width_ns))
+    length_ns = together * bins.width_ns
+    rounds = bins.grouped(length_ns)[:span_ns // length_ns] * (10**9 / length_ns)
+    first = became_steady(rounds)
+    if first is None:
+        return None, length_ns, len(rounds)
+    return Steady(first * length_ns, float(rounds[first:].mean())), length_ns, len(rounds)
 
 ROLE = "consistency"
 LAST_S, WHOLE_S = 400, 3600

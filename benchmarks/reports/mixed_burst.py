@@ -43,8 +43,7 @@ from blkreel.benchmarks.results.document import (
 )
 from blkreel.benchmarks.step import BenchmarkStep
 from blkreel.benchmarks.step_metrics import Array
-from blkreel.benchmarks.step_metrics.sensors import sensors_of
-from blkreel.benchmarks.step_metrics.step_stats import COLUMNS, StepStats, arrays, energy_note
+from blkreel.benchmarks.step_metrics.step_stats import COLUMNS, StepStats, arrays, energy_note, sensors_of
 from blkreel.common.verdict import step_reason
 from blkreel.traces.format.exposure import Exposure, exposure_of
 from blkreel.traces.format.metadata_types import Stream

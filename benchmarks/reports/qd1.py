@@ -29,8 +29,7 @@ from blkreel.benchmarks.results.document import (
     steps_over_repeats,
 )
 from blkreel.benchmarks.step import BenchmarkStep
-from blkreel.benchmarks.step_metrics.sensors import sensors_of
-from blkreel.benchmarks.step_metrics.step_stats import COLUMNS, StepStats, arrays, energy_note, step_stats
+from blkreel.benchmarks.step_metrics.step_stats import COLUMNS, StepStats, arrays, energy_note, sensors_of, step_stats
 from blkreel.common import units
 from blkreel.traces.format.trace import Trace
 

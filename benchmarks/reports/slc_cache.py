@@ -32,8 +32,7 @@ from blkreel.benchmarks.results.document import (
 )
 from blkreel.benchmarks.step_metrics import Array
 from blkreel.benchmarks.step_metrics.change_point import MIN_SLOWDOWN, MIN_VALUES, Change, find_change
-from blkreel.benchmarks.step_metrics.sensors import sensors_of
-from blkreel.benchmarks.step_metrics.step_stats import COLUMNS, StepStats, arrays, energy_note
+from blkreel.benchmarks.step_metrics.step_stats import COLUMNS, StepStats, arrays, energy_note, sensors_of
 from blkreel.common import units
 from blkreel.common.binning import grouped
 from blkreel.traces.format.trace import Trace

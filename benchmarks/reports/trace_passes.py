@@ -21,8 +21,7 @@ from blkreel.benchmarks.charts.tables import MetricRow, metric_table, plain
 from blkreel.benchmarks.results.directory import Runs, Test
 from blkreel.benchmarks.results.document import Content, Figures, by_state, figure_table, over_repeats
 from blkreel.benchmarks.step import BenchmarkStep
-from blkreel.benchmarks.step_metrics.sensors import sensors_of
-from blkreel.benchmarks.step_metrics.step_stats import COLUMNS, BusyTime, StepStats, arrays, energy_note
+from blkreel.benchmarks.step_metrics.step_stats import COLUMNS, BusyTime, StepStats, arrays, energy_note, sensors_of
 from blkreel.common.binning import grouped
 from blkreel.common.verdict import step_reason
 from blkreel.traces.format.trace import Trace

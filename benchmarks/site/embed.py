@@ -8,8 +8,7 @@ from markupsafe import Markup
 from blkreel.analysis.charts import model
 from blkreel.analysis.report.export import as_csv, only, picture, standing_alone
 from blkreel.analysis.report.html import cells
-from blkreel.analysis.report.html.static_chart import static_svg, tokens
-from blkreel.analysis.report.html.vega import vega
+from blkreel.analysis.report.html.static_chart import static_svg, tokens, vega
 
 _MOST_DRIVES = 20  # of the pictures; the tables have all
 # suffix of the file -> what it is

@@ -1,6 +1,7 @@
 """I/O without times, issued for its effect on the drive: preparation, and writes before a replay."""
 
 import errno
+import os
 import time
 from collections import deque
 from collections.abc import Callable, Iterable
@@ -12,10 +13,9 @@ from blkreel.common.progress import Progress, ProgressTask
 from blkreel.common.units import format_bytes
 from blkreel.replay.drive.claim import held
 from blkreel.replay.drive.target import Target, engine_options
-from blkreel.traces.format.schema import OPS, WRITE_CODES
+from blkreel.traces.format.schema import OP_NAMES, OPS, WRITE_CODES
 
 from .engine import Batch, Engine, EngineOptions, Payload, run_engine
-from .io_errors import error_text
 
 INTERRUPTED = "interrupted"  # totals["stopped"] after a signal
 _WINDOW_S = 60.0
@@ -111,3 +111,15 @@ def issue_untimed(target: Target, plan: Iterable[Batch], *, step: str, total_byt
     if stopped:
         raise BlkreelError(f"{target.path}: {step} ended early: {stopped}", "read the kernel log: dmesg | tail")
     return untimed
+
+
+def error_kind(op: int, status: int) -> str:
+    """`write EIO`."""
+    return f"{OP_NAMES[op]} {errno.errorcode.get(-status, -status)}"
+
+
+def error_text(rows: Batch, index: int) -> str:
+    """`write of 4,096 bytes at 1,048,576: Input/output error (EIO)`."""
+    code = -int(rows["status"][index])
+    return (f"{OP_NAMES[int(rows['op'][index])]} of {int(rows['length_bytes'][index]):,} bytes at "
+            f"{int(rows['offset_bytes'][index]):,}: {os.strerror(code)} ({errno.errorcode.get(code, code)})")

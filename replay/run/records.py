@@ -8,8 +8,8 @@ import numpy as np
 
 from blkreel.replay.background.account import Backgrounds
 from blkreel.replay.engine.engine import Batch
-from blkreel.replay.engine.io_errors import error_kind, error_text
 from blkreel.replay.engine.spans import ReadTimes, RunSpan
+from blkreel.replay.engine.untimed_io import error_kind, error_text
 from blkreel.replay.fidelity.lateness import Lateness
 from blkreel.replay.plan.batch import issued_rows
 from blkreel.replay.simulated.fitted import FittedReads

@@ -7,7 +7,6 @@ import numpy as np
 from blkreel.common.binning import LogLinearBins
 from blkreel.traces.format.schema import OPS
 
-from .chains import resolved
 from .workload_model import (
     NO_OFFSET,
     REUSE_CLASSES,
@@ -205,3 +204,17 @@ def _regions(offset_bytes: np.ndarray, again: np.ndarray) -> tuple[int, list[lis
         numbers, at = np.unique(numbers // 2, return_inverse=True)
         counts, repeated = np.bincount(at, counts), np.bincount(at, repeated)
     return region_bytes, np.column_stack([numbers, counts, repeated]).astype(np.int64).tolist()
+
+
+def resolved(base: np.ndarray, parent: np.ndarray, step: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """The offset of each I/O, its own base or that of its parent plus a step, and the first I/O it follows from.
+
+    Each pass halves the chains.
+    """
+    parent, offset, root = parent.copy(), base + step, np.arange(len(base))
+    while (linked := np.flatnonzero(parent >= 0)).size:
+        up = parent[linked]
+        offset[linked] += offset[up]
+        root[linked] = root[up]
+        parent[linked] = parent[up]
+    return offset, root

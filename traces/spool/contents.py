@@ -22,12 +22,10 @@ from blkreel.traces.format.writer import TraceWriter, table_of
 
 from .block_file import BlockFile
 from .blocks import END, HEADER, NOTE
+from .causes import with_page_uses, with_rows_waited_on, with_wakes
 from .notes import Note, SpoolNotes
-from .page_uses import with_page_uses
 from .reorder import in_submit_order
 from .rows_child import Totals
-from .waits import with_rows_waited_on
-from .wakes import with_wakes
 
 ROWS_FILE = "rows.blocks"
 _BATCH_ROWS = 32_768

@@ -43,10 +43,9 @@ from blkreel.traces.format.writer import (
 
 from .block_file import BlockFile
 from .blocks import NOTE, ROWS, BlockWriter
+from .causes import OP_USE, OP_WAKE
 from .contents import ROWS_FILE, SpoolContents
 from .notes import Note, SpoolNotes
-from .page_uses import OP_USE
-from .wakes import OP_WAKE
 
 # A row of a run takes 80 bytes here, and up to half of that in the trace; the rest is for metadata and footers.
 RESERVE_SHARE = 2  # rows_bytes / RESERVE_SHARE are reserved

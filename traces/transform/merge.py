@@ -16,8 +16,7 @@ from blkreel.traces.format.trace import Trace
 
 from .carry import history
 from .output import Transformed, TransformOutput
-from .row_numbers import RowNumbers
-from .rows import filled, trace_schema, with_streams
+from .rows import RowNumbers, filled, trace_schema, with_streams
 from .tables import Renumbering, Tables, boot_offset_ns, same_boot
 
 ALIGNMENTS = ("clock", "start")

@@ -15,8 +15,7 @@ from blkreel.traces.format.trace import Trace
 
 from .carry import carried, history, lost_per_cpu
 from .output import Transformed, TransformOutput
-from .row_numbers import RowNumbers
-from .rows import TRACE_FLAGS, trace_schema, without_lost_dependencies
+from .rows import TRACE_FLAGS, RowNumbers, trace_schema, without_lost_dependencies
 
 # Dependencies that reach out of the slice are kept in its metadata up to this number, so that concat restores them.
 _MOST_CUT = 50_000

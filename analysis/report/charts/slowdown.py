@@ -20,7 +20,7 @@ _MEASURES = {LOAD_TIME.key: noun(LOAD_TIME), READ_WAIT.key: noun(READ_WAIT)}
 
 
 def slowdown(entries: Sequence[Datum], id_: str) -> Chart | None:
-    """entries: of a document, with `slowdown_by_writes` (analysis/compare/slowdown.py). None where none has a value."""
+    """entries: of a document, with `slowdown_by_writes` (compare/second_pass.py). None where none has a value."""
     slowdowns = [(entry, own) for entry in entries if (own := _paired(entry))]
     if not slowdowns:
         return None

@@ -2,8 +2,14 @@
 
 import json
 import re
+import resource
+import subprocess
+import sys
 from collections.abc import Sequence
+from functools import cache
 from itertools import groupby
+from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 from markupsafe import escape
@@ -11,10 +17,9 @@ from markupsafe import escape
 from blkreel.analysis.charts import model
 from blkreel.analysis.charts.over_time import NARROW, NARROW_PIXELS
 from blkreel.analysis.charts.spec import Datum, Spec, inline_data, without
-from blkreel.common.limits import LimitReached
+from blkreel.common.limits import LimitReached, address_space_limit_bytes
 from blkreel.common.printable import printable
-
-from .vega import vega
+from blkreel.common.units import format_bytes
 
 _WIDTH, _WIDE = 620, 1040  # pixels: of the cards of a page
 _LETTER_PIXELS = 7.4  # mean of a name in DejaVu Sans, 12 pixels
@@ -125,3 +130,33 @@ def drawable(value: Any) -> Any:
     if isinstance(value, list | tuple):
         return [drawable(part) for part in value]
     return value
+
+
+# V8 reserves 64 GiB of virtual memory, and ends the process by SIGTRAP or SIGSEGV if it cannot.
+_PROBE = """
+import resource
+resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+resource.setrlimit(resource.RLIMIT_AS, ({limit}, {limit}))
+import vl_convert
+vl_convert.vegalite_to_svg({{"data": {{"values": [{{"a": 1}}]}}, "mark": "point"}})
+"""
+
+
+def vega() -> ModuleType:
+    """The module vl_convert. Raises LimitReached if the limit of virtual memory leaves too little for V8."""
+    limit = address_space_limit_bytes()
+    if limit is not None and not _fits(limit):
+        raise LimitReached("cannot draw charts: the virtual memory of this process is limited to "
+                           f"{format_bytes(limit)}", "raise the limit: ulimit -v unlimited")
+    import vl_convert  # takes 0.25 s, and tables do not need it
+
+    return vl_convert
+
+
+@cache
+def _fits(limit_bytes: int) -> bool:
+    """Whether V8 starts in a process of its own that may use what this one has left."""
+    used_bytes = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
+    probe = subprocess.run([sys.executable, "-I", "-c", _PROBE.format(limit=max(0, limit_bytes - used_bytes))],
+                           stdin=subprocess.DEVNULL, capture_output=True)
+    return probe.returncode == 0

@@ -12,7 +12,7 @@ from blkreel.analysis.report.charts.changes import change_rows
 from blkreel.analysis.report.charts.compute_speed import compute_speed
 from blkreel.analysis.report.charts.ranking import ranked, ranking, rankings
 from blkreel.analysis.report.charts.slowdown import slowdown
-from blkreel.analysis.report.charts.workload_matrix import workload_matrix
+from blkreel.analysis.report.charts.workload_profile import workload_matrix
 from blkreel.analysis.report.commands import with_gap
 from blkreel.analysis.report.document import Section
 from blkreel.analysis.report.drives_file import DrivesFile

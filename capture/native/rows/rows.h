@@ -47,13 +47,13 @@ void row_append(struct row_block *block, const struct io_record *record, const s
 
 /*
  * Adds a row that is no I/O: its operation is OP_USE, its submit_ns that of the read that was used, its latency the
- * time from there to the use. traces/spool/page_uses.py joins it with the read.
+ * time from there to the use. traces/spool/causes.py joins it with the read.
  */
 void row_append_use(struct row_block *block, const struct use_record *use, uint64_t epoch_ns);
 
 /*
  * The same for a wake-up: its operation is OP_WAKE, its submit_ns the time, its tid the thread that woke another one, and
- * its length the thread that was woken. traces/spool/wakes.py joins it with the next I/O of that thread.
+ * its length the thread that was woken. traces/spool/causes.py joins it with the next I/O of that thread.
  */
 void row_append_wake(struct row_block *block, const struct wake_record *wake, uint64_t epoch_ns);
 

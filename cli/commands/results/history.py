@@ -14,8 +14,7 @@ from blkreel.analysis.report import export
 from blkreel.analysis.report.page import brand
 from blkreel.benchmarks.catalog import Catalog
 from blkreel.benchmarks.history import AXES, By, History, Selected, Selection, document_of, history_of, selected
-from blkreel.benchmarks.history.document import lines, outcome, outcome_line
-from blkreel.benchmarks.history.junit import junit_of
+from blkreel.benchmarks.history.document import junit_of, lines, outcome, outcome_line
 from blkreel.benchmarks.history.page import chart_id, page_of
 from blkreel.benchmarks.history.selection import COLUMNS
 from blkreel.cli.options import catalog as options

@@ -11,7 +11,7 @@ from blkreel.cli.options.types import OUTPUT, SIZE_BYTES, as_json, force, public
 from blkreel.cli.ui.progress import progress
 from blkreel.cli.ui.trace_summary import certificate_words, show_transformed
 from blkreel.common.errors import UsageError, os_errors
-from blkreel.replay.predict.certificate import certify
+from blkreel.replay.predict.prediction import certify
 from blkreel.traces.format.metadata_types import ShareCertificate
 from blkreel.traces.format.reader import open_trace
 from blkreel.traces.format.trace import Trace

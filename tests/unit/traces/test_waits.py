@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from blkreel.traces.format.schema import TRACE_SCHEMA
-from blkreel.traces.spool.waits import with_rows_waited_on
+from blkreel.traces.spool.causes import with_rows_waited_on
 
 
 def tables_of(rows, sizes):

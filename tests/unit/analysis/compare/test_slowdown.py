@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from small_trace import new_trace
 
-from blkreel.analysis.compare.slowdown import SlowdownByWrites, slowdown_by_writes
+from blkreel.analysis.compare.second_pass import SlowdownByWrites, slowdown_by_writes
 from blkreel.analysis.metrics.definitions.registry import figures
 from blkreel.analysis.metrics.measure import measure
 from blkreel.analysis.metrics.run_times import RunTimes

@@ -28,8 +28,7 @@ DEFINITIONS = {TREE / "analysis/metrics/definitions/registry.py", TREE / "analys
 # The replay may not import the registry: the effect of the host is stored by the keys of metrics.
 BY_KEY_ONLY = {TREE / "replay/fidelity" / name for name in ("host_effect.py", "queue_metrics.py", "verdict.py")}
 # A prediction has two metrics of a run, by their keys.
-BY_KEY_ONLY |= {TREE / "replay/predict/prediction.py", TREE / "replay/predict/certificate.py",
-                TREE / "cli/commands/drive/predict.py"}
+BY_KEY_ONLY |= {TREE / "replay/predict/prediction.py", TREE / "cli/commands/drive/predict.py"}
 # The list of samples has one metric, stored by its key.
 BY_KEY_ONLY |= {TREE / "cli/commands/trace/samples.py"}
 

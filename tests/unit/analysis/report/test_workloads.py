@@ -4,7 +4,7 @@ import pytest
 from synthetic_sections import entry, figures_of_run, ratio, section
 
 from blkreel.analysis.report import workloads
-from blkreel.analysis.report.charts.workload_matrix import workload_matrix
+from blkreel.analysis.report.charts.workload_profile import workload_matrix
 
 
 def runs_of(shown):

@@ -9,8 +9,7 @@ import pytest
 
 from blkreel.analysis.metrics.definitions.registry import metric_of
 from blkreel.benchmarks.history import Selection, document_of, history_of, selected
-from blkreel.benchmarks.history.document import change_words, lines, outcome
-from blkreel.benchmarks.history.junit import junit_of
+from blkreel.benchmarks.history.document import change_words, junit_of, lines, outcome
 from blkreel.benchmarks.history.page import page_of
 from blkreel.common.errors import UsageError
 

@@ -7,9 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from synthetic_tests import MS, SECOND
 
+from blkreel.benchmarks.reports.consistency import became_steady, steady
 from blkreel.benchmarks.step_metrics.fine_bins import FineBins
 from blkreel.benchmarks.step_metrics.stalls import find, period_of
-from blkreel.benchmarks.step_metrics.steady_time import became_steady, steady
 
 seeds = st.integers(0, 2**32 - 1)
 

@@ -7,7 +7,7 @@ from synthetic_runs import write_run
 
 from blkreel.analysis.report import present
 from blkreel.analysis.report.verdict import of_runs
-from blkreel.cli.requirements.sensors import sensors
+from blkreel.cli.requirements.checks import sensors
 from blkreel.cli.ui.replay_summary import telemetry_line
 from blkreel.common.files.typed_document import record
 from blkreel.traces.format.metadata_types import Telemetry
@@ -29,7 +29,7 @@ def block(sys_tree, path):
 @pytest.fixture
 def installed(monkeypatch):
     found = {}
-    monkeypatch.setattr("blkreel.cli.requirements.sensors.find_program", found.get)
+    monkeypatch.setattr("blkreel.cli.requirements.checks.find_program", found.get)
     return found
 
 

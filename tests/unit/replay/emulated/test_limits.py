@@ -3,8 +3,7 @@
 import pytest
 from emulated_accounts import calibration
 
-from blkreel.replay.emulated.limits import beyond
-from blkreel.replay.emulated.session import with_size
+from blkreel.replay.emulated.session import beyond, with_size
 from blkreel.replay.simulated import spec
 
 SLOW = "nil:1GiB,read_latency=100us,write_latency=100us,channels=4,read_bandwidth=500MB/s,write_bandwidth=500MB/s"

@@ -6,10 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from blkreel.replay.fidelity import gaps as arrivals
-from blkreel.replay.fidelity import in_flight
-from blkreel.replay.fidelity.certificate import Certificate, certificate_lines
+from blkreel.replay.fidelity.certificate import Certificate, InFlight, certificate_lines, distance
 from blkreel.replay.fidelity.gaps import Arrivals, Gaps, InSubmitOrder
-from blkreel.replay.fidelity.in_flight import InFlight
 from blkreel.replay.telemetry.sensors.host_counters import read_counters
 from blkreel.traces.format.metadata_types import Run
 
@@ -45,11 +43,11 @@ def test_idle_time_is_no_matter_of_depth():
     one, other = InFlight(), InFlight()
     one.add(start, start + 1500)
     other.add(start + 10**9 * (start >= 50_000), start + 10**9 * (start >= 50_000) + 1500)
-    assert in_flight.distance(one, other) < 0.01
+    assert distance(one, other) < 0.01
     assert one.account()["p50"] == other.account()["p50"]
     deeper = InFlight()
     deeper.add(start, start + 5000)
-    assert in_flight.distance(one, deeper) > 0.9
+    assert distance(one, deeper) > 0.9
 
 
 @given(st.lists(st.tuples(st.integers(0, 10**9), st.integers(0, 10**7)), min_size=1, max_size=50), st.integers(1, 5))

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from blkreel.traces.format.schema import COLUMN_TYPES, FLAGS, NOT_USED, TRACE_SCHEMA, USE_COLUMNS, USER_COLUMNS
-from blkreel.traces.spool.page_uses import FLAG_CORRECTS, FLAG_PAGES_NOTED, OP_USE, with_page_uses
+from blkreel.traces.spool.causes import FLAG_CORRECTS, FLAG_PAGES_NOTED, OP_USE, with_page_uses
 
 COLUMNS = [*TRACE_SCHEMA.names, "blocked_ns", *USE_COLUMNS]
 THREAD_COLUMNS = ["slept_ns", "runnable_ns", *USER_COLUMNS]

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from blkreel.traces.format.schema import COLUMN_TYPES, FLAGS, TRACE_SCHEMA, WAKE_COLUMNS
-from blkreel.traces.spool.wakes import OP_WAKE, with_wakes
+from blkreel.traces.spool.causes import OP_WAKE, with_wakes
 
 COLUMNS = [*TRACE_SCHEMA.names, "blocked_ns", "slept_ns", "runnable_ns", *WAKE_COLUMNS]
 

@@ -12,7 +12,7 @@ from tree import APP_START, COMPILE, GAME_LOAD
 
 import blkreel
 from blkreel.common.errors import TraceError, UsageError
-from blkreel.replay.predict.certificate import certify
+from blkreel.replay.predict.prediction import certify
 from blkreel.replay.simulated.spec import typical_drives
 from blkreel.traces.format.reader import open_trace
 from blkreel.traces.format.schema import FLAGS, WRITE_FLAGS
