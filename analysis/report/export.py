@@ -14,7 +14,7 @@ from typing import Any
 
 from blkreel import __version__
 from blkreel.analysis.charts import model
-from blkreel.analysis.charts.drive_colors import with_drive_colors
+from blkreel.analysis.charts.series_style import with_drive_colors
 from blkreel.analysis.charts.spec import Spec, without
 from blkreel.analysis.charts.theme import NO_BRAND, Brand
 from blkreel.analysis.report.html.static_chart import vega

@@ -12,8 +12,7 @@ from typing import Any, Self
 from blkreel import __version__
 from blkreel.common.errors import BlkreelError, TraceError, UsageError
 
-from .runner import Results, RowsOfPart, Task
-from .work import Part, bytes_of
+from .runner import Part, Results, RowsOfPart, Task, bytes_of
 
 CONNECT_S = 10
 # Limit of the time without any worker: a nanny needs some seconds to start another.

@@ -23,8 +23,7 @@ from .cluster import Cluster
 from .dataset import Dataset, expand
 from .partial_cache import CacheReport, PartialCache, PartialKey
 from .pool import Pool
-from .runner import THREADS, Runner, SerialRunner, ThreadRunner, cores, mapping
-from .work import Part, carry_of
+from .runner import THREADS, Part, Runner, SerialRunner, ThreadRunner, carry_of, cores, mapping
 
 RowProgress = Callable[[str, int, int], None]
 Failures = dict[int, BlkreelError]  # by index of the trace

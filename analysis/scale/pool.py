@@ -17,8 +17,7 @@ from typing import Self
 
 from blkreel.common.errors import BlkreelError
 
-from .runner import Results, RowsOfPart, Task
-from .work import Part, bytes_of
+from .runner import Part, Results, RowsOfPart, Task, bytes_of
 
 # A part whose process was killed is done again by another, until this many were killed.
 ATTEMPTS = 3

@@ -22,8 +22,7 @@ from blkreel.replay.drive.state import DriveState
 from blkreel.replay.drive.target import Target
 from blkreel.replay.drive.zones import zones_of
 from blkreel.replay.engine.engine import Engine, Payload, run_engine
-from blkreel.replay.engine.termination import sigterm_as_interrupt
-from blkreel.replay.engine.untimed_io import Interrupted
+from blkreel.replay.engine.untimed_io import Interrupted, sigterm_as_interrupt
 from blkreel.replay.plan.extents import MappedBlocks
 from blkreel.replay.plan.mapping import parse_map
 from blkreel.replay.plan.pace import parse_idle, parse_pace

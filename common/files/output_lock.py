@@ -47,13 +47,10 @@ def refuse_in_use(path: StrPath, own: str = "") -> None:
     """Raise OutputInUse if another process is writing this output. own: name of a hidden file of this process."""
     path = Path(path)
     is_hidden = re.compile(rf"\.{re.escape(path.name)}\.([0-9a-f]{{12}}\.tmp|spool)").fullmatch
-    try:
-        with directory_at(path.parent) as parent:
-            names = [name for name in names_in(parent) if is_hidden(name) and name != own]
-            for name in (path.name, *names):
-                _refuse_locked(path, parent, name)
-    except OSError:
-        return  # no such directory, or not readable: creating the output says so
+    with suppress(OSError), directory_at(path.parent) as parent:  # missing or not readable: creating the output says so
+        names = [name for name in names_in(parent) if is_hidden(name) and name != own]
+        for name in (path.name, *names):
+            _refuse_locked(path, parent, name)
 
 
 def _refuse_locked(path: Path, at: int, name: str) -> None:

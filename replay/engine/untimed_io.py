@@ -2,14 +2,18 @@
 
 import errno
 import os
+import signal
 import time
 from collections import deque
 from collections.abc import Callable, Iterable
+from contextlib import AbstractContextManager
+from types import FrameType
 
 import numpy as np
 
 from blkreel.common.errors import BlkreelError
 from blkreel.common.progress import Progress, ProgressTask
+from blkreel.common.system import handled_signals
 from blkreel.common.units import format_bytes
 from blkreel.replay.drive.claim import held
 from blkreel.replay.drive.target import Target, engine_options
@@ -123,3 +127,16 @@ def error_text(rows: Batch, index: int) -> str:
     code = -int(rows["status"][index])
     return (f"{OP_NAMES[int(rows['op'][index])]} of {int(rows['length_bytes'][index]):,} bytes at "
             f"{int(rows['offset_bytes'][index]):,}: {os.strerror(code)} ({errno.errorcode.get(code, code)})")
+
+
+def sigterm_as_interrupt() -> AbstractContextManager[None]:
+    """Pass SIGTERM, and SIGHUP unless it is ignored (nohup), to the handler of SIGINT while the block runs."""
+    def interrupt(number: int, frame: FrameType | None) -> None:
+        handler = signal.getsignal(signal.SIGINT)
+        if number == signal.SIGHUP:
+            signal.signal(number, signal.SIG_IGN)  # the kernel may send it more than once
+        # A script starts its background jobs with SIGINT ignored.
+        (handler if callable(handler) else signal.default_int_handler)(signal.SIGINT, frame)
+
+    return handled_signals({number: interrupt for number in (signal.SIGTERM, signal.SIGHUP)
+                            if signal.getsignal(number) is not signal.SIG_IGN})

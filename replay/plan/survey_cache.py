@@ -98,13 +98,11 @@ def store_facts(key: str, facts: dict[str, Any]) -> None:
 
 
 def _store(path: Path, facts: dict[str, Any], sets: dict[str, BlockSet]) -> None:
-    try:
+    with suppress(OSError, SafetyError):
         with NewFile(path, force=True, sync=False) as new:
             _write(new.file, facts, sets)
             new.publish()
         _remove_beyond(path.parent, _MAX_BYTES)
-    except (OSError, SafetyError):
-        return
 
 
 def _write(file: BinaryIO, facts: dict[str, Any], sets: dict[str, BlockSet]) -> None:

@@ -16,8 +16,7 @@ from blkreel.replay.drive.claim import held
 from blkreel.replay.drive.state import DriveState
 from blkreel.replay.drive.target import Target
 from blkreel.replay.engine.engine import Engine, Payload, run_engine
-from blkreel.replay.engine.termination import sigterm_as_interrupt
-from blkreel.replay.engine.untimed_io import Interrupted, issue_untimed
+from blkreel.replay.engine.untimed_io import Interrupted, issue_untimed, sigterm_as_interrupt
 from blkreel.replay.plan.extents import Extents
 from blkreel.replay.simulated import state as simulated_state
 

@@ -38,8 +38,7 @@ from blkreel.replay.engine.engine import (
     as_plan,
     run_engine,
 )
-from blkreel.replay.engine.termination import sigterm_as_interrupt
-from blkreel.replay.engine.untimed_io import INTERRUPTED, Interrupted, issue_untimed
+from blkreel.replay.engine.untimed_io import INTERRUPTED, Interrupted, issue_untimed, sigterm_as_interrupt
 from blkreel.replay.fidelity.certificate import Certificate, certified
 from blkreel.replay.fidelity.host_effect import EffectLimits, HostEffect
 from blkreel.replay.fidelity.verdict import judge
@@ -58,13 +57,12 @@ from blkreel.traces.format.schema import COMPRESSED_RUN_SCHEMA, HINTS, OPS, RUN_
 from blkreel.traces.spool.spool import Spool
 
 from .account import RunAccount, baseline_account
-from .compute_curve import compute_curve
 from .directory import BASELINE, LATENCY_LOG, LAYOUT, RunDirectory
 from .drive import RunDrive
 from .environment import environment, uses_page_cache
 from .records import IoChecksum, PrefixChecksum, RunRecords, foreground_of
 from .turnaround import turnaround_ns
-from .zero_latency import zero_latency
+from .zero_latency import compute_curve, zero_latency
 
 _NOTE_EVERY_S = 2.0
 # Totals of the engine that the account copies. The others follow from the records.

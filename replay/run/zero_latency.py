@@ -1,11 +1,14 @@
-"""The load time of a plan on a drive that takes no time: what the application's own think times leave at least.
+"""The load time of a plan on a drive that takes no time: what the application's own think times leave at least. And on
+its own simulated drive, with the computing divided more and more: the load time over the compute speed.
 
-The plan runs on a simulated drive without latency on the virtual clock. The result does not depend on the machine, and
-is cached by the trace's checksum, the options of the plan and the version of planner and engine.
+The plans run on simulated drives on the virtual clock. The results do not depend on the machine, and are cached by the
+trace's checksum, the options of the plan and the version of planner and engine.
 """
 
 import hashlib
 import json
+import math
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -19,10 +22,13 @@ from blkreel.replay.engine.spans import RunSpan
 from blkreel.replay.plan import survey_cache
 from blkreel.replay.plan.plan import TracePlan
 from blkreel.replay.simulated.spec import ZERO_LATENCY
+from blkreel.traces.format.condition import NO_COMPUTING
 from blkreel.traces.format.metadata_types import ZeroLatency
 
 from .simulate import simulate
 
+FACTORS = (1, 2, 4, 8, 16, math.inf)  # of the compute speed
+MOST_IOS = 500_000  # of a compute curve: a longer trace would be simulated for minutes
 _PLANNER = Path(survey_cache.__file__).parent
 
 
@@ -36,13 +42,12 @@ def zero_latency(plan: TracePlan, sha256: str | None, progress: Progress,
     if not any(pace.dependent for pace in plan.paces):
         return None
     key = plan_key(plan, sha256)
-    load_time_ns = _cached(key) if sha256 else None
-    if load_time_ns is None:
+    load_time_ns = _cached("zero latency", key).get("load_time_ns")
+    if type(load_time_ns) is not int or load_time_ns < 0:
         load_time_ns = _measured(plan, progress, engine)
         if load_time_ns is None:
             return None
-        if sha256:
-            survey_cache.store_facts(facts_name("zero latency", key), {"key": key, "load_time_ns": load_time_ns})
+        _store("zero latency", key, load_time_ns=load_time_ns)
     return document_of(ZeroLatency(load_time_ns=load_time_ns, engine_version=engine_version()))
 
 
@@ -80,13 +85,47 @@ def plan_key(plan: TracePlan, sha256: str | None) -> dict[str, Any]:
             "observed": plan.observed, "engine": engine_version()}
 
 
-def facts_name(kind: str, key: dict[str, Any]) -> str:
+def _facts_name(kind: str, key: dict[str, Any]) -> str:
     """The name of a cache entry."""
     return f"{kind} {json.dumps(key, sort_keys=True)}"
 
 
-def _cached(key: dict[str, Any]) -> int | None:
-    facts = survey_cache.load_facts(facts_name("zero latency", key)) or {}
-    load_time_ns = facts.get("load_time_ns")
-    is_valid = facts.get("key") == key and type(load_time_ns) is int and load_time_ns >= 0
-    return load_time_ns if is_valid else None
+def _cached(kind: str, key: dict[str, Any]) -> dict[str, Any]:
+    facts = survey_cache.load_facts(_facts_name(kind, key)) if key["sha256"] else None
+    return facts if facts and facts.get("key") == key else {}
+
+
+def _store(kind: str, key: dict[str, Any], **facts: Any) -> None:
+    if key["sha256"]:
+        survey_cache.store_facts(_facts_name(kind, key), {"key": key, **facts})
+
+
+def compute_curve(plan: TracePlan, sha256: str | None, progress: Progress,
+                  engine: Engine) -> list[dict[str, Any]] | None:
+    """A document of metadata_types.ComputePoint for each of FACTORS, of a fresh drive; from the cache if it has them.
+
+    None unless the plan runs at dependent pace and at the recorded compute speed on one simulated drive with a virtual
+    clock, has at most MOST_IOS, and can be simulated. sha256: of the trace; without it nothing is cached.
+    """
+    drive = plan.target.simulated
+    if (not drive or not drive.is_virtual or len(plan.targets) > 1 or plan.total_ios > MOST_IOS
+            or not plan.pace.dependent or plan.pace.compute != 1 or plan.stream_paces):
+        return None
+    key = {**plan_key(plan, sha256), "drive": drive.identity, "map": plan.mapping.account(), "factors": len(FACTORS)}
+    points = list(_cached("compute curve", key).get("points") or ())
+    if len(points) == len(FACTORS) and all(isinstance(point, dict) and type(point.get("load_time_ns")) is int
+                                           for point in points):
+        return points
+    points = []
+    try:
+        for factor in FACTORS:
+            span = RunSpan()
+            faster = replace(plan, pace=replace(plan.pace, compute=factor))
+            if not simulate(faster, drive, span.add, progress, "computing load times over compute speed", engine):
+                return None
+            points.append({"compute": factor if math.isfinite(factor) else NO_COMPUTING,
+                           "load_time_ns": span.load_time_ns})
+    except BlkreelError:
+        return None  # it must not cost the run that was measured
+    _store("compute curve", key, points=points)
+    return points

@@ -7,8 +7,7 @@ import numpy as np
 from blkreel.common.binning import LogLinearBins
 from blkreel.traces.format.schema import OP_NAMES, OPS
 
-from .arrivals import Arrivals
-from .histogram import Histograms
+from .arrivals import Arrivals, Histograms
 from .placement import MOST_SAMPLED_IOS, Placement
 from .workload_model import LATENCY_LENGTHS_BYTES, RATE_IOS
 

@@ -7,7 +7,7 @@ import threading
 import time
 
 from blkreel.analysis.scale.pool import Pool
-from blkreel.analysis.scale.work import Part
+from blkreel.analysis.scale.runner import Part
 
 
 def part(name, rows=1):

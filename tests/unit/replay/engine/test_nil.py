@@ -19,7 +19,7 @@ from waiting import wait_until
 
 from blkreel.common.errors import BlkreelError, SafetyError, UsageError
 from blkreel.replay.engine.engine import BLOCK_ROWS, HELPER, EngineOptions, run_engine
-from blkreel.replay.engine.termination import sigterm_as_interrupt
+from blkreel.replay.engine.untimed_io import sigterm_as_interrupt
 from blkreel.traces.format.schema import FLAGS, OPS
 
 GIB = 1 << 30
