@@ -18,12 +18,7 @@ from blkreel.common.files.typed_document import read_json
 from blkreel.common.installation import state_directory, state_errors
 from blkreel.replay.engine.engine import Engine, EngineOptions, run_engine
 from blkreel.replay.fidelity.certificate import CAUSES
-from blkreel.replay.fidelity.lateness import (
-    DRIFT_LIMIT_NS,
-    HOST_MAX_LIMIT_NS,
-    HOST_P99_LIMIT_NS,
-    Lateness,
-)
+from blkreel.replay.fidelity.lateness import DRIFT_LIMIT_NS, HOST_MAX_LIMIT_NS, HOST_P99_LIMIT_NS, Lateness
 from blkreel.replay.plan.batch import plan_batch
 from blkreel.replay.telemetry.sensors.host_counters import OtherWork, read_other_work
 from blkreel.traces.format import metadata_types

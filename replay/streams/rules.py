@@ -9,9 +9,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from blkreel.replay.engine.engine import (
-    Batch,
-)
+from blkreel.replay.engine.engine import Batch
 from blkreel.replay.plan.batch import plan_batch
 from blkreel.replay.plan.extents import Extents, MappedBlocks
 from blkreel.traces.format.schema import OPS

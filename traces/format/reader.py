@@ -17,10 +17,7 @@ from .footer import FooterFirst, local_file, read_footer, refuse_unfinished
 from .integrity import disagreement
 from .metadata_types import wrong_metadata
 from .overrides import amended
-from .pages import (
-    check_columns,
-    row_groups_of,
-)
+from .pages import check_columns, row_groups_of
 from .schema import COLUMN_TYPES, FLAGS, KEY_PREFIX, OPS, SCHEMA_VERSION, TRACE_SCHEMA, Metadata
 from .trace import Trace, damaged
 

@@ -14,13 +14,7 @@ from blkreel.traces.samples import called
 
 from .footer import Footer, FooterFirst, local_file
 from .metadata_types import HasMetadata, Thread
-from .pages import (
-    PageCheck,
-    PageError,
-    PageLimitError,
-    RowGroup,
-    row_group_offsets,
-)
+from .pages import PageCheck, PageError, PageLimitError, RowGroup, row_group_offsets
 from .schema import COLUMN_TYPES, Metadata
 
 _READ_BYTES = 256 << 10

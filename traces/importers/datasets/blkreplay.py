@@ -11,14 +11,7 @@ import numpy as np
 from blkreel.traces.format.schema import FLAGS, OPS
 from blkreel.traces.importers.account import Account
 from blkreel.traces.importers.source_file import SourceFile
-from blkreel.traces.importers.source_format import (
-    Batch,
-    ImportOptions,
-    LinePattern,
-    SourceFormat,
-    mapped,
-    scaled,
-)
+from blkreel.traces.importers.source_format import Batch, ImportOptions, LinePattern, SourceFormat, mapped, scaled
 from blkreel.traces.importers.text_table import Column, TextTable
 
 _SECTOR_BYTES = 512
