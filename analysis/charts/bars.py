@@ -4,9 +4,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import groupby
 
-from .axes import Axis, ScaledAxis, scale_axis
 from .series_style import SeriesStyle
-from .spec import HIGHLIGHTED, Datum, Spec, finish, if_highlighted, tooltip
+from .spec import HIGHLIGHTED, Axis, Datum, ScaledAxis, Spec, finish, if_highlighted, scale_axis, tooltip
 
 TIED = "Drives joined by a bracket tie: the interval of their ratio includes 1, or they differ by less than 2 %."
 _ROW_STEP = 26  # pixels

@@ -2,9 +2,8 @@
 
 from collections.abc import Sequence
 
-from .axes import Axis, scale_axis
 from .series_style import LINE_SYMBOLS, SeriesStyle
-from .spec import OWN_SCALES, Datum, Point, Spec, finish, if_highlighted, tooltip
+from .spec import OWN_SCALES, Axis, Datum, Point, Spec, finish, if_highlighted, scale_axis, tooltip
 from .theme import DASHES
 
 _HEIGHT = 250

@@ -6,9 +6,8 @@ from dataclasses import dataclass
 
 from blkreel.common.binning import grouped
 
-from .axes import Axis, ScaledAxis, scale_axis
 from .series_style import SeriesStyle
-from .spec import HIGHLIGHTED, Datum, Spec, finish, if_highlighted, tooltip
+from .spec import HIGHLIGHTED, Axis, Datum, ScaledAxis, Spec, finish, if_highlighted, scale_axis, tooltip
 from .theme import SHAPES
 
 _ROW_STEP = 40  # pixels

@@ -5,8 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
-from .axes import Axis, scale_axis
-from .spec import Datum, Spec, finish, tooltip
+from .spec import Axis, Datum, Spec, finish, scale_axis, tooltip
 
 _HEIGHT = 300
 _LABEL_ROOM = 0.12  # of the width, for the value of the last level

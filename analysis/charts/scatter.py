@@ -3,9 +3,8 @@
 import json
 from collections.abc import Sequence
 
-from .axes import Axis, scale_axis
 from .series_style import SeriesStyle
-from .spec import Datum, Point, Spec, finish, if_highlighted, tooltip
+from .spec import Axis, Datum, Point, Spec, finish, if_highlighted, scale_axis, tooltip
 from .theme import SHAPES
 
 _RIGHT = "scale('x', datum.x) > width / 2"

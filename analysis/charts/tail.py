@@ -7,9 +7,8 @@ from dataclasses import dataclass
 from blkreel.analysis.metrics.partials.distributions import ENOUGH_BEYOND
 from blkreel.common import units
 
-from .axes import TIMES, Axis, labels_by_scale, scale_axis
 from .series_style import SeriesStyle
-from .spec import HIGHLIGHTED, OWN_SCALES, Datum, Spec, finish, tooltip
+from .spec import HIGHLIGHTED, OWN_SCALES, TIMES, Axis, Datum, Spec, finish, labels_by_scale, scale_axis, tooltip
 
 _MOST_POINTS = 3200  # of all lines of a chart
 _LEAST_NS = 100  # shorter times are drawn here: a logarithmic axis has no zero

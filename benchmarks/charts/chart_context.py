@@ -5,12 +5,11 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from blkreel.analysis.charts.axes import Axis
 from blkreel.analysis.charts.dot_plot import TIED, Dot, dot_plot
 from blkreel.analysis.charts.model import Chart, Column, Section, Table
 from blkreel.analysis.charts.scatter import scatter
 from blkreel.analysis.charts.series_style import SeriesStyle
-from blkreel.analysis.charts.spec import Point
+from blkreel.analysis.charts.spec import Axis, Point
 from blkreel.analysis.stats.ranking import ENOUGH_RUNS, best_first, pairs, places_by_value, ranked
 from blkreel.benchmarks import metric
 from blkreel.benchmarks.metric import BenchmarkMetric

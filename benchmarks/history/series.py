@@ -7,8 +7,8 @@ from dataclasses import dataclass, replace
 from itertools import groupby, pairwise
 from typing import Literal
 
-from blkreel.analysis.charts.axes import Axis
 from blkreel.analysis.charts.model import Column
+from blkreel.analysis.charts.spec import Axis
 from blkreel.analysis.metrics.definitions.metric import Metric, Value, column_name
 from blkreel.analysis.stats.change_points import ChangePoint, change_points
 from blkreel.analysis.stats.intervals import Interval, geometric_mean, interval

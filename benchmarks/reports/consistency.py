@@ -6,9 +6,9 @@ from pathlib import Path
 
 import numpy as np
 
-from blkreel.analysis.charts.axes import Axis
 from blkreel.analysis.charts.model import Chart, Column, Row, Section, Table
 from blkreel.analysis.charts.over_time import MOST_POINTS, Panel, extremes, time_rows
+from blkreel.analysis.charts.spec import Axis
 from blkreel.analysis.metrics.accumulator import SECOND_NS
 from blkreel.analysis.metrics.definitions.metric import NUMBER
 from blkreel.analysis.metrics.partials.formulas import consistency

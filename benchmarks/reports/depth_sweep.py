@@ -3,10 +3,9 @@
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 
-from blkreel.analysis.charts.axes import Axis
 from blkreel.analysis.charts.curves import curves
 from blkreel.analysis.charts.model import Chart, Column, Section
-from blkreel.analysis.charts.spec import Point
+from blkreel.analysis.charts.spec import Axis, Point
 from blkreel.analysis.metrics.definitions.metric import MB_S as MB_S_UNIT
 from blkreel.benchmarks import metric
 from blkreel.benchmarks.charts.chart_context import MB_S, ChartContext, efficiency, ranking, state_section

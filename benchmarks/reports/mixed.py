@@ -3,10 +3,9 @@
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from blkreel.analysis.charts.axes import Axis
 from blkreel.analysis.charts.curves import curves, slope
 from blkreel.analysis.charts.model import Chart, Column, Section
-from blkreel.analysis.charts.spec import Point
+from blkreel.analysis.charts.spec import Axis, Point
 from blkreel.analysis.metrics.definitions.metric import MB_S as MB_S_UNIT
 from blkreel.analysis.metrics.energy import SECOND_NS, mb_per_joule
 from blkreel.analysis.stats.intervals import geometric_mean

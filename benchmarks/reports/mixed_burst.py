@@ -7,11 +7,10 @@ from typing import Any
 
 import numpy as np
 
-from blkreel.analysis.charts.axes import Axis
 from blkreel.analysis.charts.curves import curves
 from blkreel.analysis.charts.model import Chart, Column, Row, Section, Table
 from blkreel.analysis.charts.over_time import MOST_POINTS, Panel, coarser, time_rows
-from blkreel.analysis.charts.spec import Point
+from blkreel.analysis.charts.spec import Axis, Point
 from blkreel.analysis.charts.tail import Tail, tail_chart
 from blkreel.analysis.metrics.accumulator import COLUMNS as METRIC_COLUMNS
 from blkreel.analysis.metrics.accumulator import SECOND_NS, MetricsAccumulator, Partial

@@ -5,10 +5,9 @@ from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 
-from blkreel.analysis.charts.axes import Axis
 from blkreel.analysis.charts.curves import curves
 from blkreel.analysis.charts.model import Chart, Column, Section, Table
-from blkreel.analysis.charts.spec import Point
+from blkreel.analysis.charts.spec import Axis, Point
 from blkreel.analysis.metrics.definitions.metric import number_unit
 from blkreel.analysis.metrics.partials.distributions import ValueCounts
 from blkreel.benchmarks import metric

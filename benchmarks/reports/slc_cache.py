@@ -6,11 +6,10 @@ from pathlib import Path
 
 import numpy as np
 
-from blkreel.analysis.charts.axes import Axis
 from blkreel.analysis.charts.curves import curves
 from blkreel.analysis.charts.model import Chart, Column, Row, Section, Table
 from blkreel.analysis.charts.over_time import MOST_POINTS, extremes
-from blkreel.analysis.charts.spec import Point
+from blkreel.analysis.charts.spec import Axis, Point
 from blkreel.analysis.metrics.definitions.metric import BYTES
 from blkreel.analysis.metrics.partials.formulas import mb_per_s
 from blkreel.benchmarks import metric

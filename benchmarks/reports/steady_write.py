@@ -2,10 +2,9 @@
 
 from collections.abc import Iterator
 
-from blkreel.analysis.charts.axes import Axis
 from blkreel.analysis.charts.curves import curves
 from blkreel.analysis.charts.model import Chart, Column, Row, Section, Table
-from blkreel.analysis.charts.spec import Point
+from blkreel.analysis.charts.spec import Axis, Point
 from blkreel.analysis.metrics.definitions.metric import MB_S as MB_S_UNIT
 from blkreel.analysis.stats.intervals import geometric_mean
 from blkreel.benchmarks import metric

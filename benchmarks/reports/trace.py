@@ -4,9 +4,9 @@ from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
-from blkreel.analysis.charts.axes import Axis
 from blkreel.analysis.charts.curves import slope
 from blkreel.analysis.charts.model import Chart, Column, Section
+from blkreel.analysis.charts.spec import Axis
 from blkreel.analysis.metrics.accumulator import COLUMNS as METRIC_COLUMNS
 from blkreel.analysis.metrics.accumulator import MetricsAccumulator, Partial
 from blkreel.analysis.metrics.definitions.metric import MB_S as MB_S_UNIT

@@ -6,10 +6,9 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-from blkreel.analysis.charts.axes import Axis
 from blkreel.analysis.charts.curves import curves
 from blkreel.analysis.charts.model import Chart, Column, Section
-from blkreel.analysis.charts.spec import Point
+from blkreel.analysis.charts.spec import Axis, Point
 from blkreel.analysis.metrics.accumulator import SECOND_NS
 from blkreel.analysis.metrics.definitions.metric import NUMBER
 from blkreel.analysis.metrics.partials.formulas import mb_per_s

@@ -1,7 +1,9 @@
 """`blkreel capture`: record the I/O of a drive into a trace."""
 
+import os
 import shlex
 import shutil
+import socket
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
@@ -17,19 +19,19 @@ from blkreel.capture.options import CaptureOptions
 from blkreel.capture.session import CaptureMonitor, CaptureResult, run_capture
 from blkreel.capture.sources import SOURCES
 from blkreel.cli.options import completion
-from blkreel.cli.options.command_after_dashes import KEY, CommandAfterDashes
 from blkreel.cli.options.types import (
     DURATION_NS,
     INTERRUPTED,
+    KEY,
     NOT_TRUSTWORTHY,
     OUTPUT,
     SIZE_BYTES,
     WORKLOAD_ONLY,
+    CommandAfterDashes,
     as_json,
     force,
     public,
 )
-from blkreel.cli.service_manager import notify_ready
 from blkreel.cli.ui.live_task import LiveTask, live_progress
 from blkreel.cli.ui.live_view import INTERVAL_NS, ThreadNames
 from blkreel.cli.ui.pty_passthrough import PtyPassthrough
@@ -244,3 +246,16 @@ class _Monitor(CaptureMonitor):
         """Recording has ended; the trace is being written, or the command still runs."""
         if isinstance(self._task, LiveTask):
             self._task.begin_step("captured, the trace is written" + " after the command exits" * bool(self._on_run))
+
+
+def notify_ready() -> None:
+    """Send READY=1 to the socket in NOTIFY_SOCKET, as sd_notify(3) specifies. Without that variable: nothing."""
+    address = os.environ.get("NOTIFY_SOCKET")
+    if not address:
+        return
+    try:
+        with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as manager:
+            manager.connect("\0" + address[1:] if address.startswith("@") else address)
+            manager.send(b"READY=1")
+    except OSError as error:
+        notice(f"the service manager was not notified: NOTIFY_SOCKET={address}: {error.strerror}")

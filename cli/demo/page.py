@@ -2,10 +2,10 @@
 
 from dataclasses import replace
 
-from blkreel.analysis.charts.axes import Axis
 from blkreel.analysis.charts.bars import Bar, bar_rows
 from blkreel.analysis.charts.model import Answer, Chart, Column, KeyFigure, Page, Row, Section, Table
 from blkreel.analysis.charts.series_style import SeriesStyle
+from blkreel.analysis.charts.spec import Axis
 from blkreel.common import units
 
 from .answer import BESIDE, Candidate, Results, change, notes, sentence, slowdown_words

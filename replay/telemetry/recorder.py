@@ -25,8 +25,7 @@ from blkreel.traces.telemetry.spool import TelemetrySpool
 from .account import Meter, account_of
 from .drive import SampledDrive
 from .options import TelemetryOptions
-from .sampler import Sampler
-from .source import MissingSensor, SensorSet, Source
+from .source import MissingSensor, Sampler, SensorSet, Source
 
 # hwmon caches an NVMe drive's answer for a second, and a SATA drive finishes its queue before it answers.
 _DRIVE_PERIOD_S = 1.0

@@ -6,11 +6,10 @@ import pytest
 from page_reader import Reader, settle, without_pictures
 from synthetic_runs import write_run
 
-from blkreel.analysis.charts.axes import Axis
 from blkreel.analysis.charts.curves import curves
 from blkreel.analysis.charts.model import Chart, Column, Entry, Page, Row, Section, Table
 from blkreel.analysis.charts.series_style import SeriesStyle
-from blkreel.analysis.charts.spec import Point
+from blkreel.analysis.charts.spec import Axis, Point
 from blkreel.analysis.report import export, figure, present
 from blkreel.analysis.report.html.page import render_page
 

@@ -3,11 +3,10 @@
 from collections.abc import Sequence
 from typing import Any
 
-from blkreel.analysis.charts.axes import Axis
 from blkreel.analysis.charts.bars import Bar, bar_rows
 from blkreel.analysis.charts.model import Chart, Column, Row, Table
 from blkreel.analysis.charts.series_style import SeriesStyle
-from blkreel.analysis.charts.spec import Datum
+from blkreel.analysis.charts.spec import Axis, Datum
 from blkreel.analysis.metrics.definitions.headline import ALONE, BACKGROUND_REACHED, SLOWDOWN_BY_WRITES
 from blkreel.analysis.metrics.definitions.metric import Metric
 from blkreel.analysis.report.answer import noun, usable

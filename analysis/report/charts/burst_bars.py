@@ -8,11 +8,10 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from blkreel.analysis.charts.axes import Axis
 from blkreel.analysis.charts.curves import curves
 from blkreel.analysis.charts.model import Chart, Column, Row, Table
 from blkreel.analysis.charts.series_style import SeriesStyle
-from blkreel.analysis.charts.spec import Point, Spec
+from blkreel.analysis.charts.spec import Axis, Point, Spec
 from blkreel.analysis.metrics.partials.bursts import BurstTable
 from blkreel.analysis.report.document import Entry
 from blkreel.common import units

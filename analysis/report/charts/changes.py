@@ -2,9 +2,8 @@
 
 from collections.abc import Sequence
 
-from blkreel.analysis.charts.axes import Axis, scale_axis
 from blkreel.analysis.charts.model import Chart, Column, Row, Table
-from blkreel.analysis.charts.spec import Datum, Spec, finish, tooltip
+from blkreel.analysis.charts.spec import Axis, Datum, Spec, finish, scale_axis, tooltip
 from blkreel.analysis.report.answer import Change, apart, changes, noun, one_a_question, span, two_drives
 from blkreel.analysis.report.columns import headline_of
 from blkreel.analysis.stats.ranking import ENOUGH_RUNS

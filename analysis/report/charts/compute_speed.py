@@ -3,11 +3,10 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from blkreel.analysis.charts.axes import Axis
 from blkreel.analysis.charts.curves import curves
 from blkreel.analysis.charts.model import Chart, Column, Row, Table
 from blkreel.analysis.charts.series_style import SeriesStyle
-from blkreel.analysis.charts.spec import Datum, Point
+from blkreel.analysis.charts.spec import Axis, Datum, Point
 from blkreel.analysis.metrics.definitions.headline import ALONE, LOAD_TIME
 from blkreel.analysis.report.answer import usable
 from blkreel.analysis.report.beside import of_entry

@@ -5,11 +5,10 @@ from dataclasses import dataclass
 from functools import reduce
 from operator import add
 
-from blkreel.analysis.charts.axes import Axis
 from blkreel.analysis.charts.model import Chart, Column, Row, Table
 from blkreel.analysis.charts.scatter import scatter
 from blkreel.analysis.charts.series_style import SeriesStyle
-from blkreel.analysis.charts.spec import Datum, Point
+from blkreel.analysis.charts.spec import Axis, Datum, Point
 from blkreel.analysis.metrics.definitions.headline import MEDIA_WRITES_PER_DAY, READ_THROUGHPUT, WRITE_AMPLIFICATION
 from blkreel.analysis.metrics.write_amplification import WriteCounts, why_unknown, write_amplification
 from blkreel.analysis.report.commands import column_of, path_of

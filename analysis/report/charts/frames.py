@@ -5,10 +5,9 @@ from typing import Any
 
 import numpy as np
 
-from blkreel.analysis.charts.axes import Axis, scale_axis
 from blkreel.analysis.charts.model import Chart, Column, Row, Table
 from blkreel.analysis.charts.over_time import extremes, zoomed_rows
-from blkreel.analysis.charts.spec import Datum, Spec, tooltip
+from blkreel.analysis.charts.spec import Axis, Datum, Spec, scale_axis, tooltip
 from blkreel.analysis.frames.document import FrameReport
 from blkreel.analysis.report.frame_lines import CAUSE_WORDS, wait_words
 from blkreel.common.units import duration

@@ -5,11 +5,10 @@ from pathlib import Path
 
 import numpy as np
 
-from blkreel.analysis.charts.axes import TIMES, Axis, labels_by_scale, scale_axis
 from blkreel.analysis.charts.model import Chart, Column, Row, Table
 from blkreel.analysis.charts.over_time import Panel, row_height, row_title, time_rows, zoomed_rows
 from blkreel.analysis.charts.series_style import drive_name
-from blkreel.analysis.charts.spec import Datum, Spec, tooltip
+from blkreel.analysis.charts.spec import TIMES, Axis, Datum, Spec, labels_by_scale, scale_axis, tooltip
 from blkreel.analysis.metrics.measure import Measured
 from blkreel.analysis.metrics.partials.latency_points import LatencyPoints
 from blkreel.analysis.report.document import Entry

@@ -2,11 +2,10 @@
 
 from collections.abc import Sequence
 
-from blkreel.analysis.charts.axes import Axis
 from blkreel.analysis.charts.curves import curves
 from blkreel.analysis.charts.model import Chart, Column, Row, Table
 from blkreel.analysis.charts.series_style import SeriesStyle
-from blkreel.analysis.charts.spec import Datum, Point, Spec
+from blkreel.analysis.charts.spec import Axis, Datum, Point, Spec
 from blkreel.analysis.metrics.definitions.headline import leading_metrics
 from blkreel.analysis.metrics.definitions.metric import pace_names
 from blkreel.analysis.metrics.definitions.registry import METRICS

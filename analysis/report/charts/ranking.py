@@ -3,11 +3,10 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from blkreel.analysis.charts.axes import Axis
 from blkreel.analysis.charts.bars import TIED, Bar, bar_rows
 from blkreel.analysis.charts.model import Chart, Column, Row, Table
 from blkreel.analysis.charts.series_style import SeriesStyle
-from blkreel.analysis.charts.spec import Datum, Spec
+from blkreel.analysis.charts.spec import Axis, Datum, Spec
 from blkreel.analysis.metrics.definitions.headline import READ_THROUGHPUT, leading_metrics
 from blkreel.analysis.metrics.definitions.metric import Metric, pace_names
 from blkreel.analysis.report.columns import missing, remark_of

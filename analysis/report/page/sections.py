@@ -3,9 +3,9 @@
 from blkreel.analysis.charts.model import Chart
 from blkreel.analysis.report.charts.burst_bars import burst_bars
 from blkreel.analysis.report.charts.efficiency import efficiency, endurance, value
-from blkreel.analysis.report.charts.interference import interference
 from blkreel.analysis.report.charts.over_time import iops, latency_over_time
 from blkreel.analysis.report.charts.paired import paired, ratios
+from blkreel.analysis.report.charts.slowdown import interference
 from blkreel.analysis.report.charts.tails import latency_tails, lateness_tails
 from blkreel.analysis.report.charts.timeline import timeline
 from blkreel.analysis.report.charts.workload_profile import alignment, workload_profile

@@ -16,8 +16,7 @@ import click
 
 from blkreel.capture.command import refuse_missing, user_of_command
 from blkreel.cli.options import completion
-from blkreel.cli.options.command_after_dashes import KEY, CommandAfterDashes
-from blkreel.cli.options.types import DEVICE_BYTES, DURATION_NS, as_json
+from blkreel.cli.options.types import DEVICE_BYTES, DURATION_NS, KEY, CommandAfterDashes, as_json
 from blkreel.cli.ui.progress import progress
 from blkreel.common.command_line import AS_ROOT, command_line
 from blkreel.common.console import notice, warn

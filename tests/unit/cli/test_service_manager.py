@@ -6,8 +6,7 @@ from pathlib import Path
 import pytest
 
 from blkreel.capture.options import CaptureOptions
-from blkreel.cli.commands.capture import _Monitor, _monitored
-from blkreel.cli.service_manager import notify_ready
+from blkreel.cli.commands.capture import _Monitor, _monitored, notify_ready
 
 
 @pytest.mark.parametrize("abstract", [False, True])

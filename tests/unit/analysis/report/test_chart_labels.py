@@ -5,12 +5,11 @@ import re
 import pytest
 import vl_convert
 
-from blkreel.analysis.charts.axes import Axis
 from blkreel.analysis.charts.bars import Bar, bar_rows
 from blkreel.analysis.charts.curves import curves
 from blkreel.analysis.charts.over_time import Panel, time_rows
 from blkreel.analysis.charts.series_style import SeriesStyle
-from blkreel.analysis.charts.spec import Point, inline_data
+from blkreel.analysis.charts.spec import Axis, Point, inline_data
 from blkreel.analysis.charts.theme import Brand
 from blkreel.analysis.report.html.static_chart import _with_label_room
 

@@ -3,9 +3,9 @@
 import pytest
 from synthetic_fleet import fleet, single
 
-from blkreel.analysis.charts.axes import Axis
 from blkreel.analysis.charts.dot_plot import Dot, dot_plot
 from blkreel.analysis.charts.series_style import SeriesStyle
+from blkreel.analysis.charts.spec import Axis
 from blkreel.benchmarks.reports.page import page_of
 
 

@@ -13,8 +13,7 @@ from blkreel.replay.telemetry.account import account_of
 from blkreel.replay.telemetry.drive import ExternalIos
 from blkreel.replay.telemetry.power.rails import NO_METER
 from blkreel.replay.telemetry.recorder import simulated_telemetry
-from blkreel.replay.telemetry.sampler import Sampler
-from blkreel.replay.telemetry.source import Sensor
+from blkreel.replay.telemetry.source import Sampler, Sensor
 from blkreel.traces.format import metadata_types
 from blkreel.traces.telemetry.file import Telemetry, sensor
 
@@ -110,7 +109,7 @@ def test_a_sensor_that_is_gone_for_good_has_a_gap_to_the_end():
 
 
 def test_a_sensor_that_hangs_holds_up_nothing_but_itself(monkeypatch):
-    monkeypatch.setattr("blkreel.replay.telemetry.sampler._JOIN_S", 0.2)
+    monkeypatch.setattr("blkreel.replay.telemetry.source._JOIN_S", 0.2)
     hangs, hanging, first = threading.Event(), threading.Event(), [True]
 
     class Hanging(Scripted):
