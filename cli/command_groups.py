@@ -59,7 +59,7 @@ class LazyGroup(click.Group):
             group: click.Command = import_module(f"blkreel.cli.commands.{cmd_name}").command
             return group
         if ctx.resilient_parsing:  # completes a line
-            from blkreel.cli.options.completion_table import stored_command
+            from blkreel.cli.options.stored_command import stored_command
 
             return stored_command(self._full_name(cmd_name))
         return find_command(self._full_name(cmd_name))

@@ -5,7 +5,6 @@ imports neither a subcommand nor what its values are read from.
 """
 
 import os
-from collections.abc import Mapping
 from contextlib import suppress
 from functools import cache
 from pathlib import Path
@@ -16,8 +15,6 @@ import click
 from blkreel import __version__
 from blkreel.cli.command_table import all_commands
 from blkreel.common.files.typed_document import read_json
-
-from . import completion
 
 Table = dict[str, Any]
 _Values = list[list[str]]
@@ -113,22 +110,3 @@ def _values() -> Table:
                            for name, recipe in recipes.items()},
             "metrics": [*((key, metric.title) for key, metric in METRICS.items()),
                         (RELATIVE_PERFORMANCE, "Relative performance over workloads")]}
-
-
-def stored_command(name: str) -> click.Command:
-    """A command with the parameters of a subcommand, to complete its line."""
-    return click.Command(name, params=list(map(_parameter, table()["commands"][name])))
-
-
-def _parameter(stored: Mapping[str, Any]) -> click.Parameter:
-    kind: click.ParamType | None = None  # type: ignore[type-arg]
-    if stored["choices"]:
-        kind = click.Choice(stored["choices"])
-    elif stored["path"]:
-        kind = click.Path(file_okay=stored["path"][0], dir_okay=stored["path"][1])
-    complete = stored["complete"] and getattr(completion, stored["complete"])
-    if stored["option"] is None:
-        return click.Argument([stored["name"]], nargs=stored["nargs"], required=False, type=kind,
-                              shell_complete=complete)
-    return click.Option([*stored["opts"], stored["name"]], type=None if stored["option"]["is_flag"] else kind,
-                        shell_complete=complete, **stored["option"])

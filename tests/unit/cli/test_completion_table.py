@@ -10,7 +10,7 @@ import pytest
 
 from blkreel.cli.command_table import all_commands, find_command
 from blkreel.cli.options import completion_table
-from blkreel.cli.options.completion_table import stored_command
+from blkreel.cli.options.stored_command import stored_command
 
 HEAVY = ("numpy", "pandas", "pyarrow", "rich", "blkreel.analysis", "blkreel.replay", "blkreel.traces")
 PROGRAM = f"""
