@@ -36,6 +36,15 @@ def read_kernel_lines(path: Path | str) -> list[str]:
     return text.split("\n") if text else []
 
 
+@contextmanager
+def closing_descriptor(descriptor: int) -> Iterator[int]:
+    """A file descriptor, closed at the end of the block."""
+    try:
+        yield descriptor
+    finally:
+        os.close(descriptor)
+
+
 def text_in(path: Path) -> str:
     """The text of a file; "" if it cannot be read."""
     try:
@@ -128,11 +137,8 @@ def mount_of(path: Path, mountinfo: Path = MOUNTINFO) -> Mount | None:
     st_dev of a file does not identify the mount: each subvolume of btrfs has a number of its own, which is in no line
     of mountinfo, and so have files on overlayfs.
     """
-    descriptor = os.open(path, os.O_PATH | os.O_CLOEXEC)
-    try:
+    with closing_descriptor(os.open(path, os.O_PATH | os.O_CLOEXEC)) as descriptor:
         fields = dict(line.split(":", 1) for line in read_kernel_lines(f"/proc/self/fdinfo/{descriptor}"))
-    finally:
-        os.close(descriptor)
     number = fields["mnt_id"].strip()
     for line in read_kernel_lines(mountinfo):
         if line.split(" ", 1)[0] == number:

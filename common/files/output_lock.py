@@ -15,7 +15,7 @@ from pathlib import Path
 
 from blkreel.common.errors import BlkreelError
 from blkreel.common.printable import storable
-from blkreel.common.system import read_kernel_text
+from blkreel.common.system import closing_descriptor, read_kernel_text
 
 from .safe_files import NewFile, StrPath, directory_at, lock_file, names_in
 
@@ -84,11 +84,8 @@ def take_lock(path: StrPath, descriptor: int, patience_s: float = 0.0) -> None:
 @contextmanager
 def directory_locked(path: StrPath, patience_s: float = 0.0) -> Iterator[None]:
     """Exclude other writers of a directory during the block. Raises OutputInUse after `patience_s`."""
-    descriptor = lock_directory(path, patience_s)
-    try:
+    with closing_descriptor(lock_directory(path, patience_s)):
         yield
-    finally:
-        os.close(descriptor)
 
 
 def lock_directory(path: StrPath, patience_s: float = 0.0) -> int:

@@ -13,7 +13,7 @@ import secrets
 import stat
 import time
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, suppress
 from fnmatch import fnmatchcase
 from io import FileIO
 from pathlib import Path
@@ -21,6 +21,7 @@ from typing import IO, Any
 
 from blkreel.common.errors import BlkreelError, OutputExists, SafetyError, UsageError
 from blkreel.common.printable import storable
+from blkreel.common.system import closing_descriptor
 
 _DIRECTORY = os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC
 StrPath = str | os.PathLike[str]
@@ -64,11 +65,8 @@ def open_directory(path: StrPath, *, create: bool = False) -> int:
 @contextmanager
 def directory_at(path: StrPath, *, create: bool = False) -> Iterator[int]:
     """open_directory(), closed at the end of the block."""
-    directory = open_directory(path, create=create)
-    try:
+    with closing_descriptor(open_directory(path, create=create)) as directory:
         yield directory
-    finally:
-        os.close(directory)
 
 
 def _parts(path: StrPath) -> list[str]:
@@ -120,8 +118,7 @@ def refuse_special(path: StrPath) -> None:
 
 def _link_target(at: int, name: str, path: StrPath) -> str:
     """The target of a link. Raises SafetyError if root must not follow it, NotADirectoryError if it is not a link."""
-    link = os.open(name, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=at)
-    try:
+    with closing_descriptor(os.open(name, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=at)) as link:
         status, around = os.fstat(link), os.fstat(at)
         if not stat.S_ISLNK(status.st_mode):
             raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), str(path))
@@ -131,8 +128,6 @@ def _link_target(at: int, name: str, path: StrPath) -> str:
             raise SafetyError(f"{path}: root does not follow the symbolic link {name!r}, which user {status.st_uid} or "
                               "others can change", f"check its target, and name that instead: readlink -f {path}")
         return os.readlink("", dir_fd=link)
-    finally:
-        os.close(link)
 
 
 def _trusted_users() -> set[int]:
@@ -239,12 +234,13 @@ def clear_directory(path: StrPath, layout: Layout) -> None:
 
 def names_in(directory: int) -> list[str]:
     """The names in the directory of a descriptor."""
-    opened = os.open(".", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC, dir_fd=directory)
-    try:
-        with os.scandir(opened) as entries:
-            return [entry.name for entry in entries]
-    finally:
-        os.close(opened)
+    with _readable(directory) as opened, os.scandir(opened) as entries:
+        return [entry.name for entry in entries]
+
+
+def _readable(directory: int) -> AbstractContextManager[int]:
+    """The directory of an O_PATH descriptor, opened to read it. Raises OSError."""
+    return closing_descriptor(os.open(".", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC, dir_fd=directory))
 
 
 def _clear(directory: int, layout: Layout) -> None:
@@ -267,10 +263,8 @@ def _remove_below(directory: int, name: str, layout: Layout) -> bool:
         if error.errno not in (errno.ENOTDIR, errno.ELOOP):
             raise
         return False
-    try:
+    with closing_descriptor(below):
         _clear(below, layout)
-    finally:
-        os.close(below)
     try:
         os.rmdir(name, dir_fd=directory)
     except OSError as error:
@@ -356,12 +350,8 @@ class NewFile:
         os.unlink(self.temporary_name, dir_fd=self._from)
 
     def _sync_directory(self) -> None:
-        with suppress(OSError):  # no permission to read the directory
-            directory = os.open(".", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC, dir_fd=self._directory)
-            try:
-                os.fsync(directory)
-            finally:
-                os.close(directory)
+        with suppress(OSError), _readable(self._directory) as directory:  # no permission to read the directory
+            os.fsync(directory)
 
     def _close(self) -> None:
         for descriptor in (self._directory, self._from):

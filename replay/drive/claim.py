@@ -15,6 +15,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from blkreel.common.errors import BlkreelError, SafetyError
+from blkreel.common.system import closing_descriptor
 
 from . import late_writes
 from .file_identity import identity_of
@@ -136,8 +137,7 @@ def _refuse_locked(claim: Claim) -> None:
 def _lock_backing(target: Target, stack: ExitStack) -> None:
     path, backing = target.drive.backing_file, backing_of(target, Kernel())
     if backing and identity_of(path) == backing:
-        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-        stack.callback(os.close, descriptor)
+        descriptor = stack.enter_context(closing_descriptor(os.open(path, os.O_RDONLY | os.O_CLOEXEC)))
         if identity_of(f"/proc/self/fd/{descriptor}") == backing:
             _lock(descriptor, Path(path))
 
@@ -149,12 +149,9 @@ def _opened(path: Path, expected: Identity, flags: int, stack: ExitStack) -> int
     another drive may get its number in between.
     """
     try:
-        name = os.open(path, os.O_PATH | os.O_CLOEXEC)
-        try:
+        with closing_descriptor(os.open(path, os.O_PATH | os.O_CLOEXEC)) as name:
             _compare(path, Identity.of(os.fstat(name)), expected)
             descriptor = open_exclusively(f"/proc/self/fd/{name}", flags)
-        finally:
-            os.close(name)
     except OSError as error:
         if error.errno == errno.EBUSY:
             raise held_by_others(path) from None

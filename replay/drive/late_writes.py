@@ -19,6 +19,7 @@ from blkreel.common.errors import BlkreelError, SafetyError
 from blkreel.common.files.json_file import write_json
 from blkreel.common.files.safe_files import unlink
 from blkreel.common.files.typed_document import read_json
+from blkreel.common.system import closing_descriptor
 
 from . import state
 from .file_identity import identity_of
@@ -87,10 +88,8 @@ def late_writer(target: Target) -> Writer | None:
         descriptor = os.open(writer["path"], os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     except (OSError, ValueError):
         return None
-    try:
+    with closing_descriptor(descriptor):
         return writer if is_locked(descriptor) else None
-    finally:
-        os.close(descriptor)
 
 
 def refuse(target: Target) -> None:

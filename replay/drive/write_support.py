@@ -14,10 +14,11 @@ import stat
 import struct
 import tempfile
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+from blkreel.common.system import closing_descriptor
 from blkreel.traces.format.schema import HINTS
 
 from .claim import Claim
@@ -114,13 +115,8 @@ def has_compare(target: Target) -> bool:
     return False
 
 
-@contextmanager
-def _opened(target: Target) -> Iterator[int]:
-    descriptor = os.open(target.path, os.O_RDONLY | os.O_CLOEXEC)
-    try:
-        yield descriptor
-    finally:
-        os.close(descriptor)
+def _opened(target: Target) -> AbstractContextManager[int]:
+    return closing_descriptor(os.open(target.path, os.O_RDONLY | os.O_CLOEXEC))
 
 
 def _optional_commands(descriptor: int) -> int:

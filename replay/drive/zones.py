@@ -9,6 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from blkreel.common.errors import BlkreelError, UsageError
+from blkreel.common.system import closing_descriptor
 
 from .target import Target
 
@@ -57,11 +58,8 @@ def zones_of(target: Target) -> Zones | None:
     if target.partition:
         raise UsageError(f"{target.path} is a partition of a zoned drive", f"name the drive: {target.drive.path}")
     try:
-        descriptor = os.open(target.path, os.O_RDONLY | os.O_CLOEXEC)
-        try:
+        with closing_descriptor(os.open(target.path, os.O_RDONLY | os.O_CLOEXEC)) as descriptor:
             zones = _reported(descriptor, target.size_bytes // _SECTOR_BYTES)
-        finally:
-            os.close(descriptor)
         most_active = int((target.block / "queue/max_active_zones").read_text())
     except (OSError, ValueError) as error:
         remedy = "run it with sudo" if getattr(error, "errno", 0) in (errno.EACCES, errno.EPERM) else "see: dmesg"

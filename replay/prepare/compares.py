@@ -8,6 +8,7 @@ import numpy as np
 
 from blkreel.common.errors import BlkreelError
 from blkreel.common.progress import Progress
+from blkreel.common.system import closing_descriptor
 from blkreel.common.units import format_bytes
 from blkreel.replay.drive.claim import Claim
 from blkreel.replay.drive.target import Target
@@ -73,8 +74,7 @@ def compare_data(blocks: BlockSet, claim: Claim, progress: Progress) -> Iterator
     header_bytes = 8 * (1 + 3 * len(start))
     at = -(-header_bytes // _PAGE_BYTES) * _PAGE_BYTES + np.cumsum(end - start) - (end - start)
     header = np.concatenate([[len(start)], np.column_stack([start, end, at]).ravel()]).astype(np.int64)
-    memory = os.memfd_create("compares", os.MFD_CLOEXEC)
-    try:
+    with closing_descriptor(os.memfd_create("compares", os.MFD_CLOEXEC)) as memory:
         os.ftruncate(memory, int(at[0]) + blocks.bytes)
         os.pwrite(memory, header.tobytes(), 0)
         with reader(claim, _READ_BYTES) as read, progress("reading the data of compares", blocks.bytes) as task:
@@ -86,5 +86,3 @@ def compare_data(blocks: BlockSet, claim: Claim, progress: Progress) -> Iterator
                     done_bytes += len(data)
                 task.update(done_bytes)
         yield memory
-    finally:
-        os.close(memory)

@@ -18,6 +18,7 @@ import numpy as np
 
 from blkreel.common.errors import BlkreelError
 from blkreel.common.progress import Progress
+from blkreel.common.system import closing_descriptor
 from blkreel.common.units import format_bytes
 from blkreel.replay.drive.claim import Claim, held
 from blkreel.replay.drive.target import Target
@@ -273,7 +274,5 @@ def reader(claim: Claim, most_bytes: int = BLOCK_BYTES) -> Iterator[Read]:
             raise BlkreelError(f"{path} ends at offset {offset + got:,}", "read the kernel log: dmesg | tail")
         return buffer[:length]
 
-    try:
+    with closing_descriptor(file):
         yield read
-    finally:
-        os.close(file)
