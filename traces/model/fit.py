@@ -1,6 +1,7 @@
 """Fits a workload model to a trace."""
 
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 
 import numpy as np
 
@@ -49,18 +50,12 @@ def fit_model(measurement: Measurement) -> WorkloadModel:
     ops = {}
     for code in np.flatnonzero(measurement.ios).tolist():
         name = OP_NAMES[code]
-        op = OpModel(_sizes(measurement.lengths.get((name, False), {})),
-                     _sizes(measurement.lengths.get((name, True), {})), placement.open_ends[code].tolist(),
-                     placement.continued_runs[code].tolist())
-        if code in placements:
-            place = placements[code]
-            op.reuse_share, op.reuse_share_continued = place.reuse_share, place.reuse_share_continued
-            op.reuse_distances = place.distances
-            op.sequential_again_share, op.reused_again_share = place.sequential_again_share, place.reused_again_share
-            op.region_bytes, op.regions = place.region_bytes, place.regions
         groups = range(code * LENGTH_CLASSES, (code + 1) * LENGTH_CLASSES)
-        op.latencies_ns = [measurement.latencies.equally_likely(group, _LIKELY_LATENCIES) for group in groups]
-        ops[name] = op
+        ops[name] = replace(
+            placements.get(code, OpModel()), sizes_random=_sizes(measurement.lengths.get((name, False), {})),
+            sizes_sequential=_sizes(measurement.lengths.get((name, True), {})),
+            open_ends=placement.open_ends[code].tolist(), continued_runs=placement.continued_runs[code].tolist(),
+            latencies_ns=[measurement.latencies.equally_likely(group, _LIKELY_LATENCIES) for group in groups])
     aligned = {step for step, count in placement.aligned.items() if count >= _ALIGNED_SHARE * placement.random}
     return WorkloadModel(
         int(measurement.ios.sum()), measurement.capacity_bytes, max(aligned, default=1),

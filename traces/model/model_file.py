@@ -1,12 +1,13 @@
 """The TOML file of a workload model. docs/model.md lists its keys."""
 
 import math
+from dataclasses import fields
 from pathlib import Path
 from typing import Any, NotRequired, TypedDict
 
 from blkreel import __version__
 from blkreel.common.errors import UsageError
-from blkreel.common.files.typed_document import mismatch, parse_toml
+from blkreel.common.files.typed_document import mismatch, parse_toml, record
 from blkreel.traces.format.schema import OPS
 
 from .measurement import LENGTH_CLASSES
@@ -30,21 +31,6 @@ _LARGEST = 1 << 62
 _MOST_IOS = 1 << 40
 
 
-class _Op(TypedDict):
-    sizes_random: list[list[int]]
-    sizes_sequential: list[list[int]]
-    open_ends: list[int]
-    continued_runs: list[list[int]]
-    reuse_share: float
-    reuse_share_continued: float
-    reuse_distances: list[int]
-    sequential_again_share: float
-    reused_again_share: float
-    region_bytes: int
-    regions: list[list[int]]
-    latencies_ns: list[list[int]]
-
-
 class _Chain(TypedDict):
     first: int
     states: list[list[Any]]
@@ -61,7 +47,7 @@ class _Document(TypedDict):
     times_step_ns: NotRequired[int]
     gaps_ns: list[list[int]]
     chain: _Chain
-    op: dict[str, _Op]
+    op: dict[str, OpModel]
     properties: dict[str, float]
 
 
@@ -79,15 +65,9 @@ def model_text(model: WorkloadModel) -> str:
              "[chain]", f"first = {model.first}", _array("states", states), _array("transitions", model.transitions),
              _array("last_exits", model.last_exits)]
     for name, op in model.ops.items():
-        lines += ["", f"[op.{name}]", _array("sizes_random", op.sizes_random),
-                  _array("sizes_sequential", op.sizes_sequential), _array("open_ends", op.open_ends),
-                  _array("continued_runs", op.continued_runs),
-                  f"reuse_share = {op.reuse_share}", f"reuse_share_continued = {op.reuse_share_continued}",
-                  _array("reuse_distances", op.reuse_distances),
-                  f"sequential_again_share = {op.sequential_again_share}",
-                  f"reused_again_share = {op.reused_again_share}",
-                  f"region_bytes = {op.region_bytes}", _array("regions", op.regions),
-                  _array("latencies_ns", op.latencies_ns, 1)]
+        lines += ["", f"[op.{name}]", *(
+            _array(key, value, 1 if key == "latencies_ns" else 8) if isinstance(value, list) else f"{key} = {value}"
+            for key, value in vars(op).items())]
     lines += ["", "# Measured on the trace; a trace made of the model is compared with them.", "[properties]",
               *(f"{key} = {value}" for key, value in model.properties.items())]
     return "\n".join(lines) + "\n"
@@ -106,13 +86,15 @@ def read_model(path: Path) -> WorkloadModel:
     if document["blkreel_model"] != VERSION:
         raise UsageError(f"{path} has model version {document['blkreel_model']}; this blkreel reads {VERSION}",
                          "update blkreel")
-    wrong = mismatch(document, _Document)
+    wrong = mismatch(document, _Document) or next(
+        (f"op.{name}.{key.name} is missing" for name, op in document["op"].items() for key in fields(OpModel)
+         if key.name not in op), None)
     if not wrong:
         chain = document["chain"]
         model = WorkloadModel(
             document["ios"], document["capacity_bytes"], document["alignment_bytes"], document["gaps_ns"],
             [_state(state) for state in chain["states"]], chain["transitions"], chain["last_exits"], chain["first"],
-            {name: OpModel(**{key: op[key] for key in _Op.__annotations__}) for name, op in document["op"].items()},
+            {name: record(OpModel, op) for name, op in document["op"].items()},
             {key: value for key, value in document["properties"].items() if key in PROPERTIES},
             {key: document[key] for key in CLOCK_KEYS if key in document})
         wrong = _invalid(model)

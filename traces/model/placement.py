@@ -1,7 +1,5 @@
 """Where a workload reads and writes: sequential streams, offsets used again, and hot regions."""
 
-from dataclasses import dataclass
-
 import numpy as np
 
 from blkreel.common.binning import LogLinearBins
@@ -15,6 +13,7 @@ from .workload_model import (
     RUN_IOS_CLASSES,
     RUN_LENGTHS_BYTES,
     SEQUENTIAL_WINDOW,
+    OpModel,
 )
 
 # Reuse is measured on all I/Os of at most this many, and of more on a sample of offsets.
@@ -26,24 +25,6 @@ _OCTAVES = LogLinearBins(0)
 _LEAST_BLOCK_BYTES, _MOST_BLOCKS = 1 << 20, 1 << 22
 _MOST_REGIONS = 2048
 _NO_OFFSET_CODES = [OPS[name] for name in NO_OFFSET]
-
-
-@dataclass
-class OpPlacement:
-    """Of the sampled I/Os of one operation that are not sequential, the share that begins at an offset of an earlier
-    I/O, by power of two of the distance; and where the others lie, as in OpModel.
-
-    reuse_share: of those that no sequential I/O continues, reuse_share_continued: of the others.
-    *_again_share: of sequential and of reused I/Os, those at whose offset a later I/O begins that is not sequential.
-    """
-
-    reuse_share: float
-    reuse_share_continued: float
-    sequential_again_share: float
-    reused_again_share: float
-    distances: list[int]
-    region_bytes: int
-    regions: list[list[int]]
 
 
 def sampled_ios(file_bytes: int) -> int:
@@ -164,8 +145,8 @@ class Placement:
         counts = np.sort(self._accesses[self._accesses > 0])[::-1]
         return float(counts[:-(-len(counts) // 10)].sum() / counts.sum()) if len(counts) else None
 
-    def reuse(self) -> tuple[float | None, dict[int, OpPlacement]]:
-        """The share of I/Os that begin at the offset of an earlier I/O, and each operation's placement."""
+    def reuse(self) -> tuple[float | None, dict[int, OpModel]]:
+        """The share of I/Os that begin at the offset of an earlier I/O, and of each operation where its I/Os lie."""
         offset_bytes, row, op, sequential, continued = (np.concatenate(part)
                                                         for part in zip(*self._sample, strict=True))
         if not len(row):
@@ -182,10 +163,11 @@ class Placement:
             jumps = (op == code) & ~sequential
             reused, fresh = jumps & (distance > 0), jumps & (distance == 0)
             counts = np.bincount(power[reused], minlength=REUSE_CLASSES)
-            placements[code] = OpPlacement(_share(reused, jumps & ~continued), _share(reused, jumps & continued),
-                                           _share(later, (op == code) & sequential),
-                                           _share(later, reused), counts.tolist(),
-                                           *_regions(offset_bytes[fresh], later[fresh]))
+            region_bytes, regions = _regions(offset_bytes[fresh], later[fresh])
+            placements[code] = OpModel(
+                reuse_share=_share(reused, jumps & ~continued), reuse_share_continued=_share(reused, jumps & continued),
+                reuse_distances=counts.tolist(), sequential_again_share=_share(later, (op == code) & sequential),
+                reused_again_share=_share(later, reused), region_bytes=region_bytes, regions=regions)
         return float((distance > 0).mean()), placements
 
 
