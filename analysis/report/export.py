@@ -134,13 +134,13 @@ def write(page: model.Page, format: str, output: Output | None = None, chart: st
         page = only(page, drives)
     charts = {page_chart.id: page_chart for section in page.sections for page_chart in section.charts}
     if format == "html":
-        from .html import page as html
+        from .html.rendering import render_page
+
         if chart is not None:
             raise UsageError("--chart is of a picture or a table", "add --format svg, png, csv, json or markdown")
         if output is None:
             raise UsageError("--format html needs an output file", "add -o FILE")
-        html.write_page(Path(output), html.render_page(page), force)
-        return None
+        return _text(render_page(page), output, force)
     if chart is not None and chart not in charts:
         raise UsageError(f"there is no chart {chart!r}",
                          did_you_mean(chart, charts, f"--chart takes one of: {', '.join(charts)}"))

@@ -18,7 +18,6 @@ from blkreel.analysis.charts.theme import NO_BRAND, Brand
 from blkreel.analysis.metrics.definitions.registry import metric_of
 from blkreel.analysis.report.drives_file import DrivesFile
 from blkreel.analysis.report.html import rendering
-from blkreel.analysis.report.html.page import render_page
 from blkreel.benchmarks.catalog import Catalog
 from blkreel.benchmarks.catalog.tables import checksum_of
 from blkreel.common.errors import UsageError
@@ -143,7 +142,7 @@ def _jobs(catalog: Catalog, content: Content, title: str, url: str, brand: Brand
     def add_page(name: str, page: Page) -> None:
         up = "../" * name.count("/")
         assets = rendering.Assets(*(up + names[asset] for asset in ("styles", "library", "program")))
-        jobs.append(_Job((name,), _hash(made_by, page), lambda: {name: render_page(page, assets).encode()}))
+        jobs.append(_Job((name,), _hash(made_by, page), lambda: {name: rendering.render_page(page, assets).encode()}))
 
     def add_charted(name: str, stem: str, page: Page) -> None:
         """A page, and the chart of its first section as files to embed."""

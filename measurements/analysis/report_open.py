@@ -18,7 +18,7 @@ from pathlib import Path
 from playwright.sync_api import sync_playwright
 
 from blkreel.analysis.charts.model import Page
-from blkreel.analysis.report.html.page import render_page
+from blkreel.analysis.report.html.rendering import render_page
 from measurements.lab import machine
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "tests/support/synthetic"))

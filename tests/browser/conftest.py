@@ -6,7 +6,7 @@ import pytest
 from page_reader import Reader, show, without_pictures
 from synthetic_pages import made
 
-from blkreel.analysis.report.html.page import render_page
+from blkreel.analysis.report.html.rendering import render_page
 
 
 @pytest.fixture(scope="session")

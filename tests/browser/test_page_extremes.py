@@ -11,7 +11,7 @@ from blkreel.analysis.charts.model import Chart, Column, Entry, Page, Row, Secti
 from blkreel.analysis.charts.series_style import SeriesStyle
 from blkreel.analysis.charts.spec import Axis, Point
 from blkreel.analysis.report import export, figure, present
-from blkreel.analysis.report.html.page import render_page
+from blkreel.analysis.report.html.rendering import render_page
 
 LONG, SHORT = "drive" * 60, "Short name of a drive"
 

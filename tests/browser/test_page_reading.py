@@ -9,7 +9,7 @@ from page_reader import SETTLED, settle, show
 from synthetic_pages import made
 
 from blkreel.analysis.charts.model import Chart, Column, Entry, Page, Row, Section, Table
-from blkreel.analysis.report.html.page import render_page
+from blkreel.analysis.report.html.rendering import render_page
 
 pytestmark = pytest.mark.browser
 

@@ -9,7 +9,7 @@ from synthetic_runs import write_four_runs, write_run, write_trace
 from synthetic_tests import MadeTest, both, rows_of
 
 from blkreel.analysis.report import export, present
-from blkreel.analysis.report.html.page import render_page
+from blkreel.analysis.report.html.rendering import render_page
 from blkreel.benchmarks.reports.page import page_of
 from blkreel.benchmarks.reports.results import results_of
 

@@ -1,4 +1,4 @@
-"""Renders a Page as HTML: ids, explained columns, the table of drives."""
+"""The HTML page of charts: ids, explained columns, the table of drives."""
 
 import json
 import re
@@ -126,7 +126,8 @@ def shared_files() -> dict[str, str]:
     return {"styles": _joined_styles(), "library": scope(_library()), "program": scope(joined_program())}
 
 
-def render(page: model.Page, assets: Assets | None = None) -> str:
+def render_page(page: model.Page, assets: Assets | None = None) -> str:
+    """The page as HTML; without assets self-contained: it loads no other file."""
     explained = Explained()
     table = drives(page) if len(page.entries) > 1 else None
     data = {

@@ -9,7 +9,7 @@ import pytest
 from small_trace import new_trace, some_rows
 from waiting import wait_until
 
-from blkreel.analysis.report.html.page import write_page
+from blkreel.analysis.report import export
 from blkreel.benchmarks.catalog import Catalog, catalog
 from blkreel.benchmarks.runner.record import create, read_resumable
 from blkreel.common.files.output_lock import OutputInUse, new_output, spool_of
@@ -91,7 +91,7 @@ def second_commands(path):
     """Every way of a second command to write the same output, all with --force."""
     return {"capture": lambda: Spool(path, TRACE_SCHEMA, {}, force=True),
             "import": lambda: TraceWriter(path, TRACE_SCHEMA, force=True),
-            "page": lambda: write_page(path, "other", force=True),
+            "page": lambda: export._text("other", path, True),
             "run": lambda: RunDirectory(path, True).check(),
             "repetitions": lambda: Repetitions(path, 2, False, {}, True).check(),
             "test": lambda: create(path, {}, [], force=True),

@@ -7,7 +7,7 @@ from synthetic_pages import made
 
 from blkreel.analysis.charts.theme import COLORS
 from blkreel.analysis.report import export
-from blkreel.analysis.report.html.page import render_page
+from blkreel.analysis.report.html.rendering import render_page
 from blkreel.analysis.report.page import brand
 from blkreel.common.errors import UsageError
 

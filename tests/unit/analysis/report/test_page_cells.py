@@ -9,11 +9,11 @@ from synthetic_pages import made
 
 from blkreel.analysis.charts.model import Chart, Column, Entry, Page, Row, Section, Table
 from blkreel.analysis.metrics.definitions.headline import READ_RESPONSE_P99
+from blkreel.analysis.report import export
 from blkreel.analysis.report.charts import paired
 from blkreel.analysis.report.columns import missing
 from blkreel.analysis.report.html import cells, rendering
-from blkreel.analysis.report.html.page import render_page, write_page
-from blkreel.analysis.report.html.rendering import Explained, is_tall, unbroken
+from blkreel.analysis.report.html.rendering import Explained, is_tall, render_page, unbroken
 from blkreel.common.errors import BlkreelError
 
 
@@ -119,10 +119,11 @@ def test_a_page_loads_nothing_and_is_written_whole(tmp_path):
     head = html[:html.index('<script type="application/json"')]
     assert not re.search(r'(?:src|href)="(?!#|data:)|url\((?!#)|@import', head)
     assert "default-src 'none'" in head
-    path = write_page(tmp_path / "page.html", html)
+    path = tmp_path / "page.html"
+    export._text(html, path, False)
     assert path.read_text(encoding="utf-8") == html
     with pytest.raises(BlkreelError, match="page.html"):
-        write_page(path, html)
+        export._text(html, path, False)
 
 
 def test_a_response_of_no_reads_lacks_reads_and_not_due_times():

@@ -14,7 +14,7 @@ from synthetic_tests import MS, MadeTest, closed_loop
 
 from blkreel.analysis.charts.model import FORMATS, MOST_MARKS
 from blkreel.analysis.charts.theme import NO_BRAND
-from blkreel.analysis.report.html.page import render_page
+from blkreel.analysis.report.html.rendering import render_page
 from blkreel.benchmarks.charts.drives import drives_of
 from blkreel.benchmarks.reports.page import page_of
 from blkreel.benchmarks.reports.registry import REPORTS

@@ -13,7 +13,6 @@ from blktrace_events import Recording
 from synthetic_runs import write_run, write_trace
 
 from blkreel.analysis.report import export
-from blkreel.analysis.report.html.page import write_page
 from blkreel.analysis.scale import partial_cache
 from blkreel.cli.command_table import all_commands, find_command
 from blkreel.common.errors import BlkreelError, OutputExists, SafetyError, TraceError, UsageError
@@ -92,8 +91,7 @@ def traced(path, force=True):
 
 WRITERS = {
     "a trace": traced,
-    "a page": lambda path: write_page(path, "<p>", force=True),
-    "a table": lambda path: export._text("a,b", path, True),
+    "a page": lambda path: export._text("<p>", path, True),
     "tables": lambda path: export._directory({path.name: "a,b"}, path.parent, True),
     "JSON": lambda path: write_json(path, {"a": 1}),
     "telemetry": lambda path: write_telemetry(path, Telemetry({}), force=True),
