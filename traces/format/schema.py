@@ -1,5 +1,6 @@
 """The columns of a trace, version 1: names, types, codes and encodings. docs/trace-format.md is their contract."""
 
+from collections.abc import Iterable
 from typing import Any
 
 import pyarrow as pa
@@ -138,6 +139,14 @@ USER_COLUMNS = [name for name, _ in _USER_COLUMNS]
 WAKE_COLUMNS = [name for name, _ in _WAKE_COLUMNS]
 NOT_USED = -2  # of used_ns: no thread used the pages before the end of the recording
 COLUMN_TYPES = dict(_TRACE_COLUMNS + _RUN_COLUMNS + _COMPRESSED_RUN_COLUMNS + _OPTIONAL_COLUMNS)
+
+
+def with_columns(schema: pa.Schema, names: Iterable[str]) -> pa.Schema:
+    """The schema with these columns behind its own; those that it has stay where they are."""
+    for name in names:
+        if name not in schema.names:
+            schema = schema.append(pa.field(name, COLUMN_TYPES[name], nullable=False))
+    return schema
 
 
 def layout_of(schema: pa.Schema) -> list[tuple[str, str]]:

@@ -1,6 +1,6 @@
 """The content of a spool: its rows in the order of a trace, and its notes."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -17,6 +17,7 @@ from blkreel.traces.format.schema import (
     USER_COLUMNS,
     WAKE_COLUMNS,
     Metadata,
+    with_columns,
 )
 from blkreel.traces.format.writer import TraceWriter, table_of
 
@@ -52,7 +53,8 @@ class SpoolContents:
         unread_bytes = 0
         with BlockFile(self._path, self._begin_bytes) as blocks:
             columns = blocks.columns or []
-            self.schema = _with_optional(schema, columns)
+            self.schema = with_columns(schema, (name for name, code in columns if name in OPTIONAL_COLUMNS
+                                                and LAYOUT_NAMES[COLUMN_TYPES[name]] == code))
             self._has_causes = any(name == "waited_on" for name, _ in columns)
             self.has_layout = _is_of_rows(columns) and {name for name, _ in columns} <= set(self.schema.names)
             for block in blocks.blocks():
@@ -67,9 +69,9 @@ class SpoolContents:
             self.damaged_bytes = blocks.damaged_bytes + unread_bytes
         if metadata.get("page_uses") or self._notes.begun.get("page_uses"):
             names = (*USE_COLUMNS, *USER_COLUMNS) if "slept_ns" in self.schema.names else USE_COLUMNS
-            self.schema = _with_columns(self.schema, names)
+            self.schema = with_columns(self.schema, names)
         if "slept_ns" in self.schema.names:
-            self.schema = _with_columns(self.schema, WAKE_COLUMNS)
+            self.schema = with_columns(self.schema, WAKE_COLUMNS)
 
     def metadata(self) -> Metadata:
         """Metadata of the trace: with the notes, without the keys of the spool itself."""
@@ -115,16 +117,3 @@ def _is_of_rows(columns: list[tuple[str, str]]) -> bool:
     return len(dict(columns)) == len(columns) and all(
         name in COLUMN_TYPES and LAYOUT_NAMES[COLUMN_TYPES[name]] == code for name, code in columns
     ) and {name for name in TRACE_SCHEMA.names if name not in UNKNOWN} <= {name for name, _ in columns}
-
-
-def _with_optional(schema: pa.Schema, columns: list[tuple[str, str]]) -> pa.Schema:
-    """The schema with the optional columns of the blocks."""
-    return _with_columns(schema, (name for name, code in columns if name in OPTIONAL_COLUMNS
-                                  and LAYOUT_NAMES[COLUMN_TYPES[name]] == code))
-
-
-def _with_columns(schema: pa.Schema, names: Iterable[str]) -> pa.Schema:
-    for name in names:
-        if name not in schema.names:
-            schema = schema.append(pa.field(name, COLUMN_TYPES[name], nullable=False))
-    return schema

@@ -11,12 +11,12 @@ import pyarrow as pa
 from blkreel.common.errors import UsageError
 from blkreel.common.units import format_ns
 from blkreel.traces.format.check import check_order
-from blkreel.traces.format.schema import FLAGS
+from blkreel.traces.format.schema import FLAGS, with_columns
 from blkreel.traces.format.trace import Trace
 
 from .carry import history
 from .output import Transformed, TransformOutput
-from .rows import RowNumbers, filled, trace_schema, with_streams
+from .rows import RowNumbers, filled, trace_schema
 from .tables import Renumbering, Tables, boot_offset_ns, same_boot
 
 ALIGNMENTS = ("clock", "start")
@@ -42,7 +42,7 @@ def merge(traces: Sequence[Trace], output: Path, *, align: str = "clock", onto_o
             raise UsageError(f"there is no trace {number}", f"traces are numbered from 0 to {len(traces) - 1}")
     for trace in traces:
         check_order(trace)
-    schema = with_streams(trace_schema(*(trace.schema for trace in traces)))
+    schema = with_columns(trace_schema(*(trace.schema for trace in traces)), ["stream"])
     tables = Tables(onto_one)
     renumberings = [tables.add(trace) for trace in traces]
     shifts_ns, notes, uncertainty_ns = _by_start(traces) if align == "start" else _by_clock(traces)

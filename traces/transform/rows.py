@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 
-from blkreel.traces.format.schema import COLUMN_TYPES, FLAGS, OPTIONAL_COLUMNS, RUN_FLAGS, TRACE_SCHEMA, UNKNOWN
+from blkreel.traces.format.schema import FLAGS, OPTIONAL_COLUMNS, RUN_FLAGS, TRACE_SCHEMA, UNKNOWN, with_columns
 
 # The other flags describe the replay of a run.
 TRACE_FLAGS = sum(bit for name, bit in FLAGS.items() if name not in RUN_FLAGS)
@@ -38,18 +38,8 @@ class Span:
 
 def trace_schema(*schemas: pa.Schema) -> pa.Schema:
     """The columns of a trace, with the optional ones that any of the schemas has; those of a run are left out."""
-    schema = TRACE_SCHEMA
-    for name in OPTIONAL_COLUMNS:
-        if any(name in input_schema.names for input_schema in schemas):
-            schema = schema.append(pa.field(name, COLUMN_TYPES[name], nullable=False))
-    return schema
-
-
-def with_streams(schema: pa.Schema) -> pa.Schema:
-    """The schema with the column `stream`."""
-    if "stream" in schema.names:
-        return schema
-    return schema.append(pa.field("stream", COLUMN_TYPES["stream"], nullable=False))
+    return with_columns(TRACE_SCHEMA, (name for name in OPTIONAL_COLUMNS
+                                       if any(name in schema.names for schema in schemas)))
 
 
 def filled(columns: dict[str, np.ndarray], schema: pa.Schema) -> dict[str, np.ndarray]:
