@@ -11,6 +11,7 @@ import json
 import os
 import struct
 import zlib
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, BinaryIO, TypedDict, cast
 
