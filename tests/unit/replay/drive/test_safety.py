@@ -13,8 +13,8 @@ from blkreel.common.errors import BlkreelError, SafetyError, UsageError
 from blkreel.replay.drive import safety, usage
 from blkreel.replay.drive.claim import held
 from blkreel.replay.drive.file_identity import identity_of
-from blkreel.replay.drive.target import Target, find_target, namespace_of
 from blkreel.replay.drive.openers import openers_of
+from blkreel.replay.drive.target import Target, find_target, namespace_of
 from blkreel.replay.drive.usage import Kernel, Use, uses_of
 
 ARGV = ["blkreel", "replay", "t.parquet", "--on", "/dev/sdx", "-o", "run dir"]
