@@ -1,17 +1,16 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 #include "session.h"
-#include "capabilities.h"
 #include "cleanup.h"
 #include "clock.h"
 #include "error.h"
 #include "pid_namespace.h"
+#include "privilege.h"
 #include "programs/processes.h"
 #include "status.h"
 
 #include <bpf/bpf.h>
 #include <errno.h>
 #include <poll.h>
-#include <pthread.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -24,7 +23,6 @@
 #define PROGRESS_EVERY_NS (500u * NS_PER_MS)
 #define STUCK_READINGS 16 /* of a drive at once */
 #define CLOSING_NS (250u * NS_PER_MS) /* for I/Os in flight when the capture is stopped */
-#define CAP_BPF_NUMBER 39 /* headers older than the kernel may lack it */
 
 static int attach(struct session_options *options, struct programs *programs)
 {
@@ -402,43 +400,6 @@ static void session_deinit(struct session *session)
 	ledger_deinit(&session->ledger);
 	if (session->signal_fd >= 0)
 		close(session->signal_fd);
-}
-
-struct map_read {
-	int map_fd;
-	void *value;
-	bool allowed;
-};
-
-static void *read_without_capabilities(void *argument)
-{
-	struct map_read *attempt = argument;
-	uint32_t zero = 0;
-
-	attempt->allowed = !capabilities_limit(0) && !bpf_map_lookup_elem(attempt->map_fd, &zero, attempt->value);
-	return NULL;
-}
-
-/* Tried in a thread of its own: capabilities belong to a thread. */
-static bool maps_are_readable_without_capabilities(int map_fd, void *value)
-{
-	struct map_read attempt = { .map_fd = map_fd, .value = value };
-	pthread_t thread;
-
-	if (pthread_create(&thread, NULL, read_without_capabilities, &attempt))
-		return false;
-	pthread_join(thread, NULL);
-	return attempt.allowed;
-}
-
-/*
- * Drops all capabilities of this thread, and of all that it starts, for good. Root becomes nobody. CAP_BPF is kept
- * on kernels before 5.19 that refuse to read a map without it, which a read of map_fd tries: its first value must fit
- * into `value`. Returns 0 or a negative errno.
- */
-static int privilege_drop(int map_fd, void *value)
-{
-	return capabilities_leave_root(maps_are_readable_without_capabilities(map_fd, value) ? 0 : 1ull << CAP_BPF_NUMBER);
 }
 
 /* The steps that need privilege; it is dropped at the end. */
