@@ -90,6 +90,9 @@ def _complete(columns: dict[str, Any], labels: np.ndarray | None) -> dict[str, n
     linked = parent >= 0
     think_ns = np.where(linked, typed["submit_ns"] - complete_ns[parent], 0)
     wrong = linked & ((typed["latency_ns"][parent] < 0) | (think_ns < 0))
+    if "think_ns" not in columns and wrong.any():
+        raise UsageError(f"{int(wrong.sum()):,} rows: the I/O of waited_on has no completion before submit_ns "
+                         f"(first at row {int(np.argmax(wrong)):,})", "drop waited_on to write no dependencies")
     if "think_ns" in columns:
         wrong |= linked & (think_ns != typed["think_ns"])
     if wrong.any():
