@@ -11,6 +11,7 @@ from pathlib import Path
 from blkreel.common.files.safe_files import open_own, write_file
 
 from .errors import BlkreelError, OutputExists, SafetyError, os_errors
+from .system import user_directory
 
 _SECRET_BYTES = 32
 
@@ -21,8 +22,7 @@ def state_directory() -> Path:
         return Path(directory)
     if os.geteuid() == 0:
         return Path("/var/lib/blkreel/drives")
-    home = os.environ.get("XDG_STATE_HOME") or Path.home() / ".local/state"
-    return Path(home) / "blkreel/drives"
+    return user_directory("XDG_STATE_HOME", ".local/state") / "blkreel/drives"
 
 
 def state_errors(failure: str) -> AbstractContextManager[None]:

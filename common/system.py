@@ -59,6 +59,16 @@ def integer_in(path: Path) -> int:
     return int(text) if text.isdigit() else 0
 
 
+def user_directory(variable: str, below_home: str) -> Path:
+    """A directory of the XDG specification. Without a home directory, as of a user ID that a container made up, /."""
+    if directory := os.environ.get(variable):
+        return Path(directory)
+    try:
+        return Path.home() / below_home
+    except RuntimeError:
+        return Path("/", below_home)
+
+
 def find_program(name: str) -> str | None:
     """The path of a program; None if it is not installed. Root does not use PATH."""
     directories = ROOT_DIRECTORIES if os.geteuid() == 0 else (os.environ.get("PATH", ""), *_SYSTEM_PROGRAMS)

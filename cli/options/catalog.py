@@ -10,6 +10,7 @@ import click
 
 from blkreel.common.console import notice
 from blkreel.common.progress import ProgressTask
+from blkreel.common.system import user_directory
 
 if TYPE_CHECKING:
     from blkreel.benchmarks.catalog import Catalog
@@ -22,7 +23,7 @@ def default_catalog() -> Path:
     """/var/lib/blkreel/catalog of root, else ~/.local/share/blkreel/catalog."""
     if os.geteuid() == 0:
         return Path("/var/lib/blkreel/catalog")
-    return Path(os.environ.get("XDG_DATA_HOME") or Path.home() / ".local/share") / "blkreel/catalog"
+    return user_directory("XDG_DATA_HOME", ".local/share") / "blkreel/catalog"
 
 
 catalog = click.option("--catalog", type=click.Path(readable=False, path_type=Path), metavar="DIR",

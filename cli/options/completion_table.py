@@ -4,7 +4,6 @@ Importing a subcommand takes up to a second, of numpy, pyarrow and the chart lib
 imports neither a subcommand nor what its values are read from.
 """
 
-import os
 from contextlib import suppress
 from functools import cache
 from pathlib import Path
@@ -15,6 +14,7 @@ import click
 from blkreel import __version__
 from blkreel.cli.command_table import all_commands
 from blkreel.common.files.typed_document import read_json
+from blkreel.common.system import user_directory
 
 Table = dict[str, Any]
 _Values = list[list[str]]
@@ -65,7 +65,7 @@ def table() -> Table:
 
 
 def _path() -> Path:
-    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "blkreel/completion.json"
+    return user_directory("XDG_CACHE_HOME", ".cache") / "blkreel/completion.json"
 
 
 def _store(path: Path, built: Table) -> None:

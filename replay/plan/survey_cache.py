@@ -18,6 +18,7 @@ from typing import Any, BinaryIO, TypedDict, cast
 from blkreel.common.errors import SafetyError
 from blkreel.common.files.safe_files import NewFile, unlink
 from blkreel.common.files.typed_document import parse_typed
+from blkreel.common.system import user_directory
 from blkreel.traces.blocksets.block_set import BlockSet
 from blkreel.traces.format.trace import Trace
 
@@ -32,7 +33,7 @@ _LENGTH, _CHECKSUM = struct.Struct("<Q"), struct.Struct("<I")
 def cache_directory() -> Path:
     if directory := os.environ.get("BLKREEL_CACHE_DIR"):
         return Path(directory)
-    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "blkreel/surveys"
+    return user_directory("XDG_CACHE_HOME", ".cache") / "blkreel/surveys"
 
 
 class _Head(TypedDict):

@@ -42,6 +42,18 @@ def test_a_secret_that_others_may_know_is_not_used(directory, spoil):
     assert keyed_hash("x", b"") == ""
 
 
+def test_a_user_without_a_home_directory(monkeypatch):
+    """As in a container that runs with any user ID: `drives` and each replay printed an internal error."""
+    def unknown(number):
+        raise KeyError(f"getpwuid(): uid not found: {number}")
+
+    for name in ("HOME", "XDG_STATE_HOME", "BLKREEL_STATE_DIR"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setattr("pwd.getpwuid", unknown)
+    monkeypatch.setattr("os.geteuid", lambda: 4_000_000)
+    assert str(installation.state_directory()) == "/.local/state/blkreel/drives"
+
+
 def test_without_a_place_for_it_there_is_no_hash(monkeypatch):
     monkeypatch.setenv("BLKREEL_STATE_DIR", "/proc/nowhere")
     assert keyed_hash("x", b"") == ""
