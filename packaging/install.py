@@ -36,6 +36,7 @@ class Installation:
         return self._root / path.relative_to("/") if self._root else path
 
     def install(self, wheel: Path) -> None:
+        os.umask(0o022)  # all users may run it, whatever the umask of root
         self.uninstall()
         command = self.prefix / "bin/blkreel"
         if os.path.lexists(self.staged(command)):
