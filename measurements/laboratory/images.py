@@ -10,7 +10,8 @@ from pathlib import Path
 ALWAYS = ["e2fsprogs", "mount", "python3", "util-linux"]
 # Files that every program opens but no package has, or only among files that are not needed.
 ALSO = ("/usr/share/locale/locale.alias", "/usr/lib/x86_64-linux-gnu/gconv/gconv-modules.cache")
-NOT_NEEDED = ("/usr/share/doc/", "/usr/share/locale/", "/usr/share/man/", "/boot/", "/lib/modules/")
+NOT_NEEDED = ("/usr/share/doc/", "/usr/share/locale/", "/usr/share/man/", "/boot/", "/lib/modules/",
+              "/usr/share/games/0ad/mods/")  # on the drives
 # What programs without files of their own read with direct I/O.
 DATA = "data"
 DATA_BYTES = 256 << 20
