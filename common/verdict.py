@@ -61,7 +61,8 @@ CODES = {
     "slowdown_not_fitted": "the simulated drive was fitted to runs that do not show what writes cost these reads",
     "hazards": "I/Os on the same blocks were in flight together, unlike in the trace",
     "lost_events": "the capture lost events",
-    "incomplete_capture": "the capture ended early, or the kernel counted other I/Os",
+    "incomplete_capture": "the capture ended early, the kernel counted other I/Os, or I/Os completed whose issue was "
+                          "not seen",
     "unseen_commands": "programs passed commands to the drive that a trace does not have",
     "coarse_times": "all submit times of the trace are multiples of 100 ms or more, and `import --clock-resolution` "
                     "overrode that",
