@@ -12,9 +12,9 @@ _LEAST_BYTES = 512 << 20  # of virtual memory
 # Of what a command stores for each thread, file, burst or other key of the rows. A few bytes of a file can be a row
 # with keys of its own: 58 KB were a million threads, whose sums took 1.3 GB.
 _CONSTANT_BYTES, _LEAST_CONSTANT_BYTES, _TIMES_FILE = 128 << 20, 8 << 20, 16
-# What the loader of shared libraries, the threads of Python and numpy say without memory.
-_MEMORY_TEXTS = ("failed to map segment from shared object", "cannot allocate memory", "can't start new thread",
-                 "can't allocate memory")
+# What the loader of shared libraries and numpy say without memory; what Python says without memory for a stack, too.
+_MEMORY_TEXTS = ("failed to map segment from shared object", "cannot allocate memory", "can't allocate memory")
+_THREAD_TEXT = "can't start new thread"
 
 
 class LimitReached(BlkreelError):
@@ -34,6 +34,9 @@ def limit_reached(error: BaseException) -> LimitReached | None:
         return out_of_memory()
     if isinstance(error, ImportError | RuntimeError) and any(text in str(error).lower() for text in _MEMORY_TEXTS):
         return out_of_memory()
+    if isinstance(error, RuntimeError) and _THREAD_TEXT in str(error):
+        return _limited_memory() or LimitReached(
+            "too many threads", "raise the limit: ulimit -u, or pids.max of the control group")
     return None
 
 
@@ -54,12 +57,16 @@ def address_space_limit_bytes() -> int | None:
 
 
 def out_of_memory() -> LimitReached:
+    return _limited_memory() or LimitReached("not enough memory", "end other programs; what is free: free -h")
+
+
+def _limited_memory() -> LimitReached | None:
     for kind, option, name in ((resource.RLIMIT_AS, "v", "virtual memory"), (resource.RLIMIT_DATA, "d", "data")):
         soft, _ = resource.getrlimit(kind)
         if soft != resource.RLIM_INFINITY:
             return LimitReached(f"not enough memory: the {name} of this process is limited to {format_bytes(soft)}",
                                 f"raise the limit: ulimit -{option} unlimited")
-    return LimitReached("not enough memory", "end other programs; what is free: free -h")
+    return None
 
 
 def _files() -> LimitReached:

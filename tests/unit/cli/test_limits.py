@@ -45,13 +45,22 @@ def test_a_page_is_made_where_v8_has_too_little_memory(limited, tmp_path):
 @pytest.mark.parametrize(("error", "message"), [
     (MemoryError(), "not enough memory"), (OSError(errno.ENOMEM, "Cannot allocate memory"), "not enough memory"),
     (ImportError("libarrow.so: failed to map segment from shared object"), "not enough memory"),
-    (RuntimeError("can't start new thread"), "not enough memory"),
+    (RuntimeError("can't start new thread"), "too many threads"),
     (OSError(errno.EMFILE, "Too many open files", "/tmp"), "too many open files"),
     (ImportError("no such module"), None), (OSError(errno.ENOENT, "No such file"), None),
     (RuntimeError("another"), None)])
 def test_errors_of_a_resource_that_ran_out(error, message):
     limit = limit_reached(error)
     assert limit is None if message is None else limit.message.startswith(message)
+
+
+def test_a_thread_without_memory_for_its_stack_names_the_limit_of_memory():
+    """Python says of both limits that it cannot start a thread."""
+    program = ("import resource; from blkreel.common.limits import limit_reached\n"
+               "resource.setrlimit(resource.RLIMIT_AS, (1 << 33, 1 << 33))\n"
+               "print(limit_reached(RuntimeError(\"can't start new thread\")))")
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert done.stdout.startswith("not enough memory: the virtual memory of this process is limited to 8.59 GB")
 
 
 def test_pyarrow_of_a_command_frees_memory_as_malloc_does():
