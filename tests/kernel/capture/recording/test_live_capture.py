@@ -58,7 +58,7 @@ def test_a_command_that_draws_the_whole_screen_gets_it(on_terminal, busy, tmp_pa
     assert terminal.raw[began:left] == b"\x1b[?1049h\x1b[H\x1b[2Jwhole screen"
 
 
-def test_a_source_without_latencies_shows_what_the_kernel_counts(on_terminal, busy, tmp_path):
+def test_a_source_without_latencies_shows_what_the_kernel_counts(on_terminal, busy, tracer, tmp_path):
     terminal = on_terminal("capture", busy, "-o", tmp_path / "t.parquet", "--source", "ftrace")
     terminal.wait_for(r"capturing, \d+:\d\d, [1-9][\d,]* I/Os, [\d,]+/s, [\d,]+ lost")
     terminal.wait_for(rf"{busy} +[1-9][\d.]* +0\.0 +[1-9][\d,.]* ")
