@@ -23,6 +23,8 @@ from blkreel.common.files.output_lock import spool_of
 from blkreel.traces.format.check import check
 from blkreel.traces.format.reader import open_trace
 from blkreel.traces.spool.block_file import BlockFile
+from blkreel.traces.spool.blocks import NOTE
+from blkreel.traces.spool.notes import Note
 from blkreel.traces.spool.spool import recover
 
 pytestmark = pytest.mark.kernel
@@ -78,10 +80,14 @@ class Capture:
         self.process.start()
 
     def wait_for_rows(self):
-        """Until all so far is on the disk; returns that time. An interrupt before the capture begins leaves nothing."""
+        """Until all so far is on the disk; returns that time. An interrupt before the capture begins leaves nothing.
+
+        The helper finds names in a thread of its own, which on a busy machine comes later than the rows.
+        """
         wait_until(lambda: written_until_ns(self.output) > 0, self.process.is_alive)
         now_ns = time.monotonic_ns()
         wait_until(lambda: written_until_ns(self.output) > now_ns, self.process.is_alive)
+        wait_until(lambda: has_names(self.output), self.process.is_alive)
         return now_ns
 
     def helper(self):
@@ -140,6 +146,11 @@ def written_until_ns(output):
     except OSError:
         return 0
     return epoch_ns + times_ns[-1] if epoch_ns and times_ns else 0
+
+
+def has_names(output):
+    with BlockFile(spool_of(output) / "rows.blocks") as blocks:
+        return any(block.kind == NOTE and blocks.json(block, Note)["note"] == "threads" for block in blocks.blocks())
 
 
 def recovered(output):
