@@ -14,6 +14,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from helpers import helpers_of
 from loop_device import attach_loop, detach_loop
 from small_trace import new_trace
 from waiting import wait_until
@@ -255,8 +256,8 @@ def test_two_replays_on_one_image_by_two_names(blkreel, loop_drive, refused, tmp
               offset_bytes=[0, 0], length_bytes=[4096, 4096], op=[0, 0])
     first = blkreel.start("replay", tmp_path / "long.parquet", "--on", link, "--no-prefill", "-o", tmp_path / "first")
     try:
-        wait_until(lambda: any(identity_of(descriptor) == identity_of(link)
-                               for descriptor in Path(f"/proc/{first.pid}/fd").iterdir()), first)
+        # Its helper starts behind its checks: it has the link open before them, and would find the loop device.
+        wait_until(lambda: helpers_of(first.pid), first)
         subprocess.run(["losetup", drive, link], check=True)
         refused(drive, link, f"{link} is open in ", "blkreel")
     finally:
