@@ -55,7 +55,7 @@ def test_errors_of_a_resource_that_ran_out(error, message):
 
 
 def test_a_thread_without_memory_for_its_stack_names_the_limit_of_memory():
-    """Python says of both limits that it cannot start a thread."""
+    """The message of Python is the same for both limits."""
     program = ("import resource; from blkreel.common.limits import limit_reached\n"
                "resource.setrlimit(resource.RLIMIT_AS, (1 << 33, 1 << 33))\n"
                "print(limit_reached(RuntimeError(\"can't start new thread\")))")
