@@ -161,6 +161,8 @@ class Laboratory:
         server_times: name of the trace of an emulated drive, whose server_file() get its times before and after each.
         """
         script = []
+        server = server_times and next(comm.parent for comm in Path("/proc").glob("[0-9]*/comm")
+                                       if comm.read_text() == "blkreel-emulate\n")
         for number, program in enumerate(self.programs):
             words = map(str, program.command(place / (str(number) if program.fill else DATA)))
             before, after = (
@@ -169,7 +171,7 @@ class Laboratory:
             run = f"{shlex.join(words)} || touch {WORK}/failed-{number}"
             if server_times:
                 count_before, count_after = (
-                    f"cat /proc/$(pgrep -x -o blkreel-emulate)/task/*/schedstat >'{server_file(server_times, mark)}'"
+                    f"cat {server}/task/*/schedstat >'{server_file(server_times, mark)}'"
                     for mark in (2 * number, 2 * number + 1))
                 before, after = f"{count_before}\n{before}", f"{after}\n{count_after}"
             # Written data does not reach the drive during the next program.

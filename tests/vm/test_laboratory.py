@@ -54,6 +54,7 @@ def test_slowdowns_beside_writes_are_within_five_percent(tmp_path):
                     "--instruction-ns", "1")
     load_s = {(row["program"], row["beside"]): (row["actual"]["load_s"], row["predicted"]["load_s"])
               for row in rows if row["direction"] == "to slow"}
+    assert all(row["actual"]["server_s"] > 0 for row in rows), "of an emulated drive"
     for program in ("tar", "grep"):
         alone, beside = load_s[program, False], load_s[program, True]
         slowdown, predicted = (with_writes / without for with_writes, without in zip(beside, alone, strict=True))
