@@ -222,9 +222,10 @@ def drive_file(path: Path) -> str:
 
 
 def certify(original: Trace, shared: Trace, progress: Progress) -> ShareCertificate:
-    """How far replays of a trace that was made to be shared agree with those of the original: on the typical drives,
-    simulated, since they have the same result for everyone. Raises UsageError if the trace has several drives, or no
-    read nor load time."""
+    """Errors of a shared trace against its original: load time and read p99 of replays on the typical simulated drives,
+    which have the same result on each machine. Raises UsageError if the trace has several drives, or neither reads nor
+    a load time.
+    """
     if len(original.metadata.get("devices") or []) > 1:
         raise UsageError(f"--certify needs a trace of one drive: {called(original.path)} has several",
                          f"share each by itself: blkreel slice {called(original.path)} --device 0 -o part.parquet")

@@ -1,5 +1,5 @@
-"""The load time of a plan on a drive that takes no time: what the application's own think times leave at least. And on
-its own simulated drive, with the computing divided more and more: the load time over the compute speed.
+"""Load times of a plan on simulated drives: on one without latency, which leaves the think times of the application,
+and on its own drive with the computing times divided by FACTORS.
 
 The plans run on simulated drives on the virtual clock. The results do not depend on the machine, and are cached by the
 trace's checksum, the options of the plan and the version of planner and engine.

@@ -730,7 +730,7 @@ def lacks(metadata: Mapping[str, Any], what: str) -> bool:
 
 
 def of_recording(metadata: Mapping[str, Any]) -> dict[str, Any]:
-    """The metadata, of a run with the losses of the recording that it replays: its rows have not those I/Os either."""
+    """The metadata. Of a run, with the losses of the recording that it replays: its rows lack these I/Os, too."""
     source = (metadata.get("run") or {}).get("source") or {}
     lost = {"lost": {**source["lost"], "per_cpu": {}, "intervals": []}} if source.get("lost") else {}
     ledger = {"missing": source.get("missing_ios"), "commands_unseen": source.get("commands_unseen")}

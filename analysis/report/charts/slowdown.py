@@ -1,5 +1,6 @@
-"""How much slower reads and loading are with the background writes than without them, by drive. And the latency of
-reads by what was written just before them, and by the writes in flight."""
+"""Charts of reads beside writes: the slowdown of reads and loads by drive, and the latency of reads by the bytes
+written before them and by the writes in flight.
+"""
 
 from collections.abc import Callable, Sequence
 from typing import Any

@@ -225,7 +225,7 @@ def test_slices_of_an_import_have_its_device_and_threads(tmp_path):
 
 
 def test_slices_count_the_commands_of_their_recording_once(tmp_path):
-    """And losses of which no time is known, also in slices of slices and by operation."""
+    """The same holds for losses without times, in slices of slices and in slices by operation."""
     new_trace(tmp_path / "t.parquet", {"ledger": {"commands_unseen": 7},
                                        "lost": {"total": 5, "per_cpu": {}, "intervals": []}},
               submit_ns=np.arange(9) * 1000)
