@@ -264,16 +264,19 @@ def test_an_ordinary_priority_counts_beside_other_sessions(replayed, realtime, n
 
 
 def test_a_plan_that_comes_slowly(replayed):
-    """Each of its last parts comes when all before is complete, and is due by then, however busy the machine is.
+    """Each of its last parts comes when all before is complete, and is due by then, however busy the machine is. It
+    takes twice as long as without a pause, so that the effect does not depend on the speed of the machine.
 
     The run begins with the first PLAN_BLOCKS_AHEAD parts.
     """
     def slowly(batches, completed):
         for batch in batches:
+            given_s = time.monotonic()
             for first in range(0, len(batch["op"]), 500):
                 if first > 500 * PLAN_BLOCKS_AHEAD:
                     completed(first)
-                    time.sleep(0.03)
+                    time.sleep(min(time.monotonic() - given_s, 60))
+                    given_s = time.monotonic()
                 yield {name: column[first:first + 500] for name, column in batch.items()}
 
     account = disturbed_by("plan", lambda: replayed(8000, 100_000, slow_plan=slowly))
