@@ -28,7 +28,13 @@ def mounted(loop_drive, tmp_path, program):
     subprocess.run(["mount", drive, directory], check=True)
     try:
         (directory / "deep" / "er").mkdir(parents=True)
-        (directory / "there").write_bytes(os.urandom(8 * MIB))
+        with open(directory / "there", "wb") as file:
+            file.write(os.urandom(8 * MIB))
+            file.flush()
+            os.fsync(file.fileno())
+            # While a mount namespace that began meanwhile, as one of another test, has the file system, too, unmounting
+            # it here leaves what the kernel has of it in memory.
+            os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
         subprocess.run(["umount", directory], check=True)
         subprocess.run(["mount", drive, directory], check=True)
         yield drive, directory
