@@ -198,17 +198,14 @@ int rq_insert(__u64 *args)
 	return on_start(request_of(args), true);
 }
 
-static __always_inline void issue_flush(struct request *rq, struct place place, __u64 now_ns)
+static __always_inline void issue_flush(struct slot *slot, struct request *rq, struct place place, __u64 now_ns)
 {
-	struct slot *slot = slot_at(place.flush_slot);
 	struct slot *data = slot_at(place.data_slot);
 	struct step last;
 	bool known;
 
-	if (!slot || !data)
+	if (!data)
 		return;
-	if (slot->state == SLOT_ISSUED)
-		emit_unseen(slot, now_ns);
 	last = step_of(slot);
 	slot->request = (__u64)rq;
 	slot->start_ns = 0;
@@ -247,21 +244,18 @@ int rq_issue(__u64 *args)
 	struct slot *slot;
 	__u64 now_ns;
 
-	if (control.phase != PHASE_RUNNING)
+	if (control.phase == PHASE_OFF)
 		return 0;
 	now_ns = bpf_ktime_get_ns();
 	place = place_of(rq);
 	if (!place.in_range)
 		return 0;
 	if (place.op == OP_OTHER) {
-		COUNT(other_ops);
+		if (control.phase == PHASE_RUNNING)
+			COUNT(other_ops);
 		return 0;
 	}
-	if (place.op == OP_FLUSH) {
-		issue_flush(rq, place, now_ns);
-		return 0;
-	}
-	slot = slot_at(place.data_slot);
+	slot = slot_at(place.op == OP_FLUSH ? place.flush_slot : place.data_slot);
 	if (!slot)
 		return 0;
 	if (slot->state == SLOT_ISSUED) {
@@ -269,6 +263,13 @@ int rq_issue(__u64 *args)
 		if (slot->request == (__u64)rq && slot->remaining_bytes < slot->length_bytes)
 			return 0;
 		emit_unseen(slot, now_ns);
+	}
+	/* An I/O after the capture only ends the one that had its tag. */
+	if (control.phase != PHASE_RUNNING)
+		return 0;
+	if (place.op == OP_FLUSH) {
+		issue_flush(slot, rq, place, now_ns);
+		return 0;
 	}
 	if (slot->state != SLOT_STARTED || slot->request != (__u64)rq) {
 		enter(slot, rq, &place, config.has_io_start ? 0 : READ(rq, start_time_ns));

@@ -199,9 +199,10 @@ static uint64_t count_slots(const struct session *session, enum slot_state state
 }
 
 /*
- * Whether the I/O of an issued slot has ended without a completion event: when the capture
- * was stopped, its drive had nothing in flight. The kernel's count leaves out flushes and
- * commands that a program passes to the drive.
+ * Whether the I/O of a slot that is still issued has ended without a completion event: when
+ * the capture was stopped, its drive had nothing in flight. The kernel's count leaves out
+ * flushes, commands that a program passes to the drive, and, for a moment, what the drive
+ * has completed and no interrupt has ended: stop_recording() waits for that first.
  */
 static bool has_ended(const struct session *session, const volatile struct slot *slot)
 {
@@ -214,21 +215,9 @@ static bool has_ended(const struct session *session, const volatile struct slot 
 
 static bool has_io_in_flight(const struct session *session)
 {
-	uint64_t key, *previous = NULL;
-	struct slot bio;
+	uint64_t key;
 
-	while (!bpf_map_get_next_key(session->programs.bios_fd, previous, &key)) {
-		if (!bpf_map_lookup_elem(session->programs.bios_fd, &key, &bio) && !has_ended(session, &bio))
-			return true;
-		previous = &key;
-	}
-	for (size_t i = 0; i < session->programs.slot_count; i++) {
-		const volatile struct slot *slot = &session->programs.slots[i];
-
-		if (slot->state == SLOT_ISSUED && !has_ended(session, slot))
-			return true;
-	}
-	return false;
+	return !bpf_map_get_next_key(session->programs.bios_fd, NULL, &key) || count_slots(session, SLOT_ISSUED);
 }
 
 static void set_phase(struct session *session, enum phase phase)
