@@ -36,6 +36,8 @@ from blkreel.traces.format.metadata_types import Run
 from blkreel.traces.format.reader import open_trace
 from blkreel.traces.format.trace import Trace
 
+from .model import MIN_LATENCY_NS
+
 # Fewer reads have no p99.
 MIN_READS = 100
 _LARGEST_DRIVE_BYTES = 1 << 53
@@ -58,7 +60,7 @@ class MeasuredRun(Ios):
     """In the order of submission.
 
     trace: the records. account: of the run. row: of the records. beside_write: whether a write was in flight when the
-    I/O was submitted.
+    I/O was submitted. latency_ns: at the drive, without the turnaround of the replay if that is known.
     """
 
     trace: Trace
@@ -150,10 +152,18 @@ def read_run(path: str) -> MeasuredRun:
     columns = {name: table[name].to_numpy() for name in table.column_names}
     row = np.flatnonzero((columns["latency_ns"] >= 0) & (columns["status"] == 0))
     columns = {name: column[row] for name, column in columns.items()}
+    columns["latency_ns"] = _at_drive(columns["latency_ns"], trace.account.pace.turnaround_ns or 0)
     if (columns["op"] == READ).sum() < MIN_READS:
         raise UsageError(f"{path} has fewer than {MIN_READS} completed reads", "fit runs of a longer trace")
     return MeasuredRun(columns["op"], columns["length_bytes"], columns["submit_ns"], columns["latency_ns"], trace,
                        trace.account, row, beside_write(columns["op"], columns["submit_ns"], columns["latency_ns"]))
+
+
+def _at_drive(latency_ns: np.ndarray, turnaround_ns: int) -> np.ndarray:
+    """Without the turnaround, which is what the issuing thread's latencies have before and behind the drive: a program
+    that the drive is to predict has it in its own time between two I/Os."""
+    at_drive: np.ndarray = np.maximum(latency_ns - turnaround_ns, np.minimum(latency_ns, int(MIN_LATENCY_NS)))
+    return at_drive
 
 
 def beside_write(op: np.ndarray, submit_ns: np.ndarray, latency_ns: np.ndarray) -> np.ndarray:

@@ -10,6 +10,7 @@ import pyarrow as pa
 import pytest
 from quiet import progress
 from small_trace import new_trace
+from synthetic_catalog import run_of
 from tree import GAME_DOWNLOAD
 
 from blkreel.cli.main import cli
@@ -153,6 +154,18 @@ def test_an_error_is_that_of_the_replay_as_it_was_made(tmp_path, blkreel, monkey
     (error,) = checked([run], fit.fit_drives([run], progress), progress).runs
     assert (error.load_time is not None) == compared
     assert not compared or abs(error.load_time) < 0.5
+
+
+def test_the_turnaround_of_the_replay_is_no_latency_of_the_drive(tmp_path):
+    """The program that the drive predicts has its own in the time between two I/Os."""
+    runs = [run_of(tmp_path / str(turnaround_ns), pace={"name": "dependent", "turnaround_ns": turnaround_ns})
+            for turnaround_ns in (None, 30_000, 10**9)]
+    plain, without, none = (read_run(str(run)) for run in runs)
+    assert (plain.latency_ns - without.latency_ns == 30_000).all() and (none.latency_ns == 100).all()
+    assert (plain.submit_ns == without.submit_ns).all()
+    medians_ns = [np.median(simulated_latencies(run, fit.fit_drives([run], progress)[0].drive(), progress))
+                  for run in (plain, without)]
+    assert medians_ns[0] - medians_ns[1] == pytest.approx(30_000, rel=0.1)
 
 
 def test_an_existing_file_is_kept(fitted, place, blkreel):
