@@ -44,6 +44,7 @@ LEAD_S = 4
 def main():
     job = json.loads(sys.argv[1])
     WORK.mkdir()
+    os.chdir(WORK)
     # Whether a program gets huge pages would depend on the programs and captures before it. What asks for them are
     # the writes beside, of which the kernel would else make several.
     Path("/sys/kernel/mm/transparent_hugepage/enabled").write_text("madvise")
@@ -96,11 +97,11 @@ class Laboratory:
                     captured, actual = self.figures(self.trace(source)), self.figures(self.trace(target, beside))
                     # To start the server of an emulated drive takes the guest four seconds.
                     with self.drive(target) if set(replays) != {"simulated"} else nullcontext("") as path:
-                        for name in replays:
+                        for name in [name for name in replays if not (beside and name == "fitted")]:
                             run = WORK / f"{name}, {source.file_name} to {target.file_name}{', beside' * beside}"
                             on = target.description(self.drive_bytes) if name == "simulated" else path
                             try:
-                                predicted = getattr(self, f"replay_{name}")(self.trace(source), on, run, beside)
+                                predicted = list(getattr(self, f"replay_{name}")(self.trace(source), on, run, beside))
                             except (RuntimeError, IndexError) as error:  # IndexError: a mark was not replayed
                                 step(f"failed: {run.name}: {error}")
                                 continue
@@ -217,14 +218,27 @@ class Laboratory:
     def replay_original(self, trace, drive, run, beside):
         return self.replay(trace, drive, run, "original", beside)
 
+    def replay_fitted(self, trace, drive, directory, _beside):
+        """Each program's part of the trace by itself: what table.py fits drives to, which finds it below --keep."""
+        directory.mkdir()
+        rows = open_trace(trace).table(["offset_bytes", "submit_ns"]).to_pandas()
+        begins_ns = [int(rows.submit_ns[rows.offset_bytes == block * BLOCK_BYTES].iloc[0]) for block in self.marks()]
+        for number in range(len(self.programs)):
+            part, run = (directory.relative_to(WORK) / f"{name} {number}{ending}"
+                         for name, ending in (("part", ".parquet"), ("run", "")))
+            blkreel("slice", trace, "-o", part, "--from", f"{begins_ns[2 * number] + 1}ns",
+                    "--to", f"{begins_ns[2 * number + 1]}ns", allowed=(0, 3))
+            self.replay(part, drive, run, "dependent")
+            yield {"part": str(part), "run": str(run)}
+
     def replay(self, trace, drive, run, pace, beside=False):
         confirmed = [] if drive.startswith("nil:") else ["--destroy", f"{Path(drive).name}:{self.drive_bytes}"]
         background = ["--background", f"writes={self.beside_bytes_s}B/s", "--background-lead", f"{LEAD_S}s"]
         # 3: limits of the trace or delays of this machine, which the figures show.
         blkreel("replay", trace, "--on", drive, "-o", run, "--pace", pace, *confirmed, *(background if beside else ()),
                 allowed=(0, 3))
-        if trace.stem == "warm-up":
-            return None
+        if trace.stem == "warm-up" or not trace.is_absolute():
+            return None  # without the marks
         records = open_trace(run)
         limits = [reason["code"] for reason in records.metadata["run"]["verdict"]["reasons"]]
         return [{**figures, "limits": limits} for figures in self.figures(trace, records)]

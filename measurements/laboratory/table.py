@@ -27,14 +27,16 @@ from run import check_requirements  # noqa: E402
 
 from measurements.lab import lacking  # noqa: E402
 from measurements.laboratory.drive_pairs import PAIRS  # noqa: E402
+from measurements.laboratory.fitted import predict_held_out  # noqa: E402
 from measurements.laboratory.images import contents_image, system_image  # noqa: E402
 from measurements.laboratory.programs import PROGRAMS  # noqa: E402
 
 KERNELS = {"6.1": "linux-image-amd64", "6.12": "linux-image-6.12-amd64"}
-REPLAYS = ("dependent", "simulated", "original", "fio")
+REPLAYS = ("dependent", "simulated", "fitted", "original", "fio")
 # Those at dependent pace: the others do not wait as the program does. simulated: on the simulated drive of the same
-# description, which the guest's own work does not delay.
-AS_THE_PROGRAM = ("dependent", "simulated")
+# description, which the guest's own work does not delay. fitted: as `blkreel predict`, on one that is fitted to
+# replays of the other programs' traces on the drive.
+AS_THE_PROGRAM = ("dependent", "simulated", "fitted")
 # Guests with Linux 6.12 crash at times under emulation.
 ATTEMPTS = 3
 # QEMU 7.2 ends its sorting with a segmentation fault.
@@ -65,7 +67,8 @@ def parse():
     result.add_argument("--only", nargs="+", help="only programs with one of these texts in their name")
     result.add_argument("--pairs", nargs="+", choices=PAIRS,
                         help="pairs of drives (default: of null_blk; with --beside, of an emulated drive)")
-    result.add_argument("--replays", nargs="+", choices=REPLAYS, default=list(REPLAYS), help="(default: all)")
+    result.add_argument("--replays", nargs="+", choices=REPLAYS, default=list(REPLAYS),
+                        help="(default: all); fitted needs two programs with 100 reads")
     result.add_argument("--beside", type=float, metavar="MB/s", default=0,
                         help="measure programs and replays on the slow drive also beside direct writes of 1 MiB")
     result.add_argument("--kernel", choices=KERNELS, default="6.1", help="of the guest (default: 6.1)")
@@ -109,14 +112,16 @@ def run(options, programs):
                           instruction_ns=options.instruction_ns, images=[system, contents],
                           has_avx=any(program.needs_avx for program in programs))
         words = {"programs": [program.name for program in programs], "pairs": options.pairs,
-                 "replays": options.replays, "beside_bytes_s": int(options.beside * 1e6), "keep": bool(options.keep)}
+                 "replays": options.replays, "beside_bytes_s": int(options.beside * 1e6),
+                 "keep": bool(options.keep) or "fitted" in options.replays}
         (job / "command").write_text("exec " + shlex.join(
             [*(NUMPY_WITHOUT_AVX if machine.has_avx else ()), sys.executable,
              str(Path(__file__).with_name("in_guest.py")), json.dumps(words)]) + "\n")
-        result = boot_guest(boot, job, machine, options.verbose)
-        if (job / "kept").exists():
+        rows, complete = boot_guest(boot, job, machine, options.verbose)
+        if options.keep and (job / "kept").exists():
             shutil.copytree(job / "kept", options.keep)
-    return result
+        predict_held_out(rows, job / "kept")
+    return rows, complete
 
 
 def boot_guest(boot, job, machine, verbose):
@@ -202,7 +207,7 @@ def print_reads(rows, width):
         if row["replay"] not in AS_THE_PROGRAM or not actual or not predicted:
             continue
         cells = [f"{f'{actual[key]:,.{digits}f}, {predicted[key]:,.{digits}f}':>{columns}} "
-                 f"{predicted[key] / actual[key] - 1:>+8.1%}"
+                 f"{predicted[key] / actual[key] - 1:>+8.1%}" if key in predicted else " " * (columns + 9)
                  for key, columns, digits in (("p50_us", 22, 0), ("p99_us", 22, 0), ("mean_depth", 14, 2))]
         print(f"{row['program']:<{width}} {row['pair']:22} {row['direction']:9} {'beside' * row['beside']:6} "
               f"{row['replay']:9}", *cells, "", *row["predicted"].get("limits", []))
