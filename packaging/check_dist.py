@@ -3,13 +3,15 @@
     python check_dist.py dist
 
 Checks that the installed command works outside the checkout (version, a sample trace, a replay without a drive, and as
-root the BPF programs), that the archive builds the same wheel, and that uninstalling leaves no file.
+root the BPF programs), also with the oldest dependencies, that the archive builds the same wheel, and that uninstalling
+leaves no file.
 """
 
 import os
 import subprocess
 import sys
 import tempfile
+import tomllib
 import zipfile
 from collections.abc import Sequence
 from pathlib import Path
@@ -46,7 +48,7 @@ def try_command(command: Path, cwd: Path) -> None:
     version = run(command, "--version", cwd=cwd)
     check("blkreel, version" in version, version.strip())
     check("I/Os" in run(command, "info", "sample:game-load", cwd=cwd), "info of a sample trace")
-    run(command, "replay", "sample:game-load", "--on", "nil:1GiB", "-o", "run", "--pace", "asap", "--force", cwd=cwd,
+    run(command, "replay", "sample:game-load", "--on", "nil:2GiB", "-o", "run", "--pace", "asap", "--force", cwd=cwd,
         expected=(0, NOT_TRUSTWORTHY))
     check((cwd / "run/records.parquet").is_file(), "replay without a drive")
     run(command, "report", "run", "-o", "run.html", "--force", cwd=cwd)
@@ -68,6 +70,18 @@ def check_wheel(wheel: Path, directory: Path) -> None:
     run(sys.executable, "-m", "venv", directory / "venv", cwd=directory)
     run(directory / "venv/bin/pip", "install", "--quiet", "--disable-pip-version-check",
         "-c", ROOT / "constraints.txt", wheel, cwd=directory)
+    try_command(directory / "venv/bin/blkreel", directory)
+
+
+def check_oldest(directory: Path) -> None:
+    """With the oldest versions that the project allows, which have wheels for the oldest Python only."""
+    if sys.version_info[:2] > (3, 11):
+        print("skipped: the oldest versions of dependencies need Python 3.11")
+        return
+    oldest = [requirement.replace(">=", "==") for requirement in
+              tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["dependencies"]]
+    run(directory / "venv/bin/pip", "install", "--quiet", "--disable-pip-version-check", *oldest, cwd=directory)
+    print(f"with {', '.join(oldest)}:")
     try_command(directory / "venv/bin/blkreel", directory)
 
 
@@ -103,6 +117,7 @@ def main() -> None:
         check_wheel(wheel, directory)
         check_archive(archive, wheel, directory)
         check_install(wheel, directory)
+        check_oldest(directory)
 
 
 if __name__ == "__main__":

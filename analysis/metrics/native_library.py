@@ -26,7 +26,7 @@ BURST_MEMBERS = 8
 
 _LIBRARY = Path(__file__).with_name("libblkreel-metrics.so")
 _POINTER, _SIZE = ctypes.c_void_p, ctypes.c_size_t
-_TYPES = {name: np.dtype(COLUMN_TYPES[name].to_pandas_dtype()) for name in COLUMNS}
+_TYPES = {name: np.dtype(str(COLUMN_TYPES[name])) for name in COLUMNS}
 
 
 class _Columns(ctypes.Structure):

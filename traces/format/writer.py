@@ -70,7 +70,7 @@ class TraceWriter:
         self._rows_per_group = ROWS_PER_GROUP
         # The rows of one group, copied: batches that stay in memory would be spread over a heap of temporary arrays,
         # which took twice their size. The kernel gives pages to those that are written only.
-        self._gathered = {field.name: np.empty(self._rows_per_group, field.type.to_pandas_dtype()) for field in schema}
+        self._gathered = {field.name: np.empty(self._rows_per_group, str(field.type)) for field in schema}
         # A run is rarely replayed, so its end should not take longer for a survey.
         self._survey = None if "due_ns" in schema.names else SurveyBuilder()
         self._exposure = ExposureScan()
@@ -193,8 +193,8 @@ def _arrays_of(columns: dict[str, np.ndarray], schema: pa.Schema) -> dict[str, n
     if extra:
         raise ValueError(f"no such trace column: {', '.join(sorted(extra))}")
     count = len(next(iter(columns.values())))
-    return {field.name: np.asarray(columns[field.name], field.type.to_pandas_dtype()) if field.name in columns
-            else np.full(count, UNKNOWN[field.name], field.type.to_pandas_dtype()) for field in schema}
+    return {field.name: np.asarray(columns[field.name], str(field.type)) if field.name in columns
+            else np.full(count, UNKNOWN[field.name], str(field.type)) for field in schema}
 
 
 def refuse_existing(path: Path, force: bool) -> None:

@@ -159,7 +159,7 @@ def with_page_uses(tables: Iterator[pa.Table]) -> Iterator[pa.Table]:
         columns = _first_uses(rows["submit_ns"].to_numpy()[is_noted], table.filter(pa.array(is_use)))
         for name, of_noted in columns.items():
             index = rows.schema.get_field_index(name)
-            values = np.full(rows.num_rows, UNKNOWN[name], rows.schema.field(index).type.to_pandas_dtype())
+            values = np.full(rows.num_rows, UNKNOWN[name], str(rows.schema.field(index).type))
             values[is_noted] = of_noted
             rows = rows.set_column(index, rows.schema.field(index), pa.array(values))
         index = rows.schema.get_field_index("flags")

@@ -46,7 +46,7 @@ def filled(columns: dict[str, np.ndarray], schema: pa.Schema) -> dict[str, np.nd
     """All columns of the schema; a missing one has the value for unknown."""
     count = len(columns["submit_ns"])
     return {field.name: columns[field.name] if field.name in columns
-            else np.full(count, UNKNOWN[field.name], field.type.to_pandas_dtype()) for field in schema}
+            else np.full(count, UNKNOWN[field.name], str(field.type)) for field in schema}
 
 
 def without_lost_dependencies(waited_on: np.ndarray, think_ns: np.ndarray,

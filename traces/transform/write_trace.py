@@ -81,7 +81,7 @@ def _complete(columns: dict[str, Any], labels: np.ndarray | None) -> dict[str, n
         columns["op"] = _op_codes(columns["op"])
     count = len(columns["submit_ns"])
     typed = {field.name: _integers(field, columns[field.name]) if field.name in columns
-             else np.full(count, UNKNOWN[field.name], field.type.to_pandas_dtype()) for field in schema}
+             else np.full(count, UNKNOWN[field.name], str(field.type)) for field in schema}
     typed["flags"] = typed["flags"] & np.int32(TRACE_FLAGS)
     order = np.argsort(typed["submit_ns"], kind="stable")
     labels = np.arange(count) if labels is None else labels
@@ -126,7 +126,7 @@ def _op_codes(names: np.ndarray) -> np.ndarray:
 
 
 def _integers(field: pa.Field, values: np.ndarray) -> np.ndarray:
-    kind = field.type.to_pandas_dtype()
+    kind = str(field.type)
     with suppress(TypeError, ValueError):
         with np.errstate(invalid="ignore"):
             typed = np.asarray(values).astype(kind)

@@ -67,7 +67,7 @@ class Rows:
         for name in optional:
             schema = schema.append(schema.field("offset_bytes").with_name(name))
         with TraceWriter(path, schema) as out:
-            out.write({name: np.asarray(columns[name], schema.field(name).type.to_pandas_dtype())
+            out.write({name: np.asarray(columns[name], str(schema.field(name).type))
                        for name in schema.names})
             out.close({
                 "source_format": "test", "clock": "monotonic", "epoch_ns": EPOCH_NS, "duration_ns": seconds * 10**9,
