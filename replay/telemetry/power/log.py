@@ -7,7 +7,7 @@ import re
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime
+from datetime import datetime
 from pathlib import Path
 
 import numpy as np
@@ -25,6 +25,7 @@ _MOST_BYTES = 1 << 30
 _SAMPLE_LINES = 20  # from which the separator and the number of columns are found
 _MOST_OFFSET_S = 4e9
 _LONGEST_LINE = 1 << 16
+_REPEATED_S = 900.0  # less than what clocks are set back at the end of summer time; samples may be out of order by less
 
 
 @dataclass(frozen=True)
@@ -48,7 +49,7 @@ class PowerLog:
         columns, first_row = self._columns(rows)
         seconds, watts, invalid = [], [], 0
         for row in rows[first_row:]:
-            time_s, power_w = _time_s(row, columns[0]), _product(row, columns[1:])
+            time_s, power_w = _time_s(row, columns[0], seconds[-1] if seconds else 0.0), _product(row, columns[1:])
             if time_s is None or power_w is None:
                 invalid += 1
                 continue
@@ -180,27 +181,28 @@ def _separator(lines: Sequence[str]) -> str:
     return " "
 
 
-def _time_s(row: Sequence[str], column: int) -> float | None:
-    """Seconds, since 1970 or relative, of a number or an ISO 8601 date."""
+def _time_s(row: Sequence[str], column: int, before_s: float = 0.0) -> float | None:
+    """Seconds, since 1970 or relative, of a number or an ISO 8601 date. before_s: of the sample before."""
     if column >= len(row):
         return None
     value = _number(row[column])
     if value is None:
-        return _date_s(row[column])
+        return _date_s(row[column], before_s)
     for least, most, unit_s in _UNIX_UNITS_S:
         if least <= value < most:
             return value * unit_s
     return value if abs(value) < UNIX_SINCE_S else None
 
 
-def _date_s(text: str) -> float | None:
-    """In local time if it has no zone."""
+def _date_s(text: str, before_s: float = 0.0) -> float | None:
+    """In local time if it has no zone; of an hour that a clock shows twice the second, if the log is past the first."""
     if not re.match(r"\d{4}-\d\d-\d\d[T ]\d\d:", text):
         return None
     try:
-        return datetime.fromisoformat(text).astimezone(UTC).timestamp()
+        first_s, second_s = (datetime.fromisoformat(text).replace(fold=fold).timestamp() for fold in (0, 1))
     except (ValueError, OverflowError, OSError):
         return None
+    return second_s if before_s - first_s > _REPEATED_S else first_s
 
 
 def _product(row: Sequence[str], columns: Sequence[int]) -> float | None:

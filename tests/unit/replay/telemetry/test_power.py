@@ -208,6 +208,21 @@ def test_an_offset_moves_a_log_and_its_order_does_not_matter(tmp_path_factory, o
     assert any("out of order" in note for note in found.notes) == (list(order) != sorted(order))
 
 
+def test_an_hour_that_the_clock_shows_twice_is_not_joined(tmp_path, monkeypatch):
+    """Summer time ends during the log, at 01:00 UTC."""
+    begin = 1_792_886_400  # 2026-10-25 00:00 UTC
+    with monkeypatch.context() as context:
+        context.setenv("TZ", "Europe/Berlin")
+        time.tzset()
+        texts = [time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(begin + 600 * index)) for index in range(15)]
+        log = log_of(tmp_path, "".join(f"{text},{index}\n" for index, text in enumerate(texts)))
+        found = log.read(ClockPairs((0, begin * S), (8400 * S, (begin + 8400) * S)), 0)
+    time.tzset()
+    assert texts[0] == texts[6] == "2026-10-25 02:00:00"
+    assert found.time_ns.tolist() == [600 * index * S for index in range(15)]
+    assert found.watts.tolist() == list(range(15)) and not found.notes
+
+
 def test_gaps_of_a_log_are_told(tmp_path):
     seconds = [*range(20), *range(40, 60)]
     found = log_of(tmp_path, "".join(f"{at},2\n" for at in seconds)).read(PAIRS, START)
