@@ -62,7 +62,7 @@ def _columns_of(rows: Any) -> tuple[dict[str, Any], np.ndarray | None]:
             raise UsageError(f"rows are a {type(rows).__name__}, not a table",
                              "give a pandas frame, an Arrow table or stream, or {column: values}") from error
         columns = {name: table[name].to_numpy() for name in table.column_names}
-    if len({len(values) for values in columns.values()}) > 1:
+    if len({values.shape for values in columns.values()}) > 1:
         raise UsageError("the columns have different lengths", "give each row a value in each column")
     return columns, labels
 
@@ -101,20 +101,23 @@ def _complete(columns: dict[str, Any], labels: np.ndarray | None) -> dict[str, n
                          "drop the column think_ns to compute it, or waited_on to write no dependencies")
     rank = np.empty(count, np.int64)
     rank[order] = np.arange(count)
-    waited_on = np.where(linked, rank[parent], -1) if count else parent
+    waited_on = np.where(linked, rank[parent], -1)
     typed |= without_lost_dependencies(waited_on, think_ns, typed["flags"])
     return {name: values[order] for name, values in typed.items()}
 
 
 def _positions(waited_on: np.ndarray, labels: np.ndarray) -> np.ndarray:
     """The position of the row that each one waited for; −1 if it is not among the rows."""
+    if not (waited_on >= 0).any():
+        return np.full(len(waited_on), -1)
+    if labels.dtype.kind not in "iuf":
+        raise UsageError("the index of the rows is not row numbers, by which waited_on names rows",
+                         "write the frame with the index that frame() gave it, or drop the column waited_on")
     order = np.argsort(labels, kind="stable")
-    if (waited_on >= 0).any() and (labels[order[1:]] == labels[order[:-1]]).any():
+    if (labels[order[1:]] == labels[order[:-1]]).any():
         raise UsageError("several rows have the same index, by which waited_on names rows",
                          "write the rows of one trace, or drop the column waited_on")
-    at = np.minimum(np.searchsorted(labels, waited_on, sorter=order), max(0, len(labels) - 1))
-    if not len(labels):
-        return waited_on
+    at = np.minimum(np.searchsorted(labels, waited_on, sorter=order), len(labels) - 1)
     return np.where((waited_on >= 0) & (labels[order[at]] == waited_on), order[at], -1)
 
 

@@ -63,6 +63,16 @@ def test_rows_of_several_traces_are_no_rows_of_one(tmp_path):
     blkreel.write_trace(tmp_path / "u.parquet", both.drop(columns="waited_on"), like=COMPILE)
 
 
+def test_an_index_of_times_or_names_is_no_row_number(tmp_path):
+    """Each dependency would be one on an omitted row, and be dropped."""
+    frame = blkreel.open(COMPILE).frame()
+    for index in (pd.to_datetime(frame.submit_ns), frame.index.astype(str), [frame.op, frame.index]):
+        with pytest.raises(UsageError, match="the index of the rows is not row numbers"):
+            blkreel.write_trace(tmp_path / "t.parquet", frame.set_index(index), like=COMPILE)
+    path = blkreel.write_trace(tmp_path / "t.parquet", frame.set_index(index).drop(columns=["waited_on", "think_ns"]))
+    assert set(written(path)["waited_on"]) == {-1}
+
+
 def test_the_same_rows_give_the_same_rows(tmp_path):
     frame = blkreel.open(COMPILE).frame()
     path = blkreel.write_trace(tmp_path / "t.parquet", frame, like=COMPILE)
@@ -88,7 +98,7 @@ def test_records_of_a_run_become_a_trace(tmp_path, blkreel):
     ({"offset_bytes": [0, np.nan, 0, 0]}, "column offset_bytes has values that are not int64"),
     ({"device": [0, 0, 40_000, 0]}, "column device has values that are not int16"),
     ({"submit_ns": [at_ns - 10_000 for at_ns in ROWS["submit_ns"]]}, "submit_ns is negative"),
-    ({"offset_bytes": [0, 0]}, "different lengths"),
+    ({"offset_bytes": [0, 0]}, "different lengths"), ({"tid": 5}, "different lengths"),
     ({"size": [1, 2, 3, 4]}, "a trace has no column size"),
 ])
 def test_rows_that_are_no_trace(tmp_path, change, text):
