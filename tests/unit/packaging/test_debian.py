@@ -1,7 +1,9 @@
 """The Debian package agrees with the tree: version, dependencies, unit and the paths that its scripts name."""
 
+import os
 import re
 import shlex
+import subprocess
 import tomllib
 
 from tree import TREE
@@ -15,6 +17,28 @@ NEEDED_BY_LINKED = {"markdown_it", "markupsafe", "mdurl", "pygments"}
 def test_the_version_is_that_of_the_build():
     version = re.search(r"version: '([^']+)'", (TREE / "meson.build").read_text())[1]
     assert (DEBIAN / "changelog").read_text().startswith(f"blkreel ({version}) ")
+
+
+def test_a_package_of_a_later_commit_has_a_later_version(tmp_path):
+    """apt takes a package of the same version for the installed one: the older commit stayed, and apt exited with 0."""
+    checkout, programs = tmp_path / "checkout", tmp_path / "programs"
+    for path in ("packaging/build_deb.sh", "debian/changelog"):
+        (checkout / path).parent.mkdir(parents=True)
+        (checkout / path).write_bytes((TREE / path).read_bytes())
+    programs.mkdir()
+    (programs / "dpkg-buildpackage").write_text("#!/bin/sh\ncp debian/changelog ../blkreel_0.deb\n")
+    (programs / "dpkg-buildpackage").chmod(0o755)
+    environment = {**os.environ, "PATH": f"{programs}:{os.environ['PATH']}"}
+    versions = []
+    for date in ("2026-11-29T23:59:59 -0800", "2026-11-30T08:00:00 +0000"):  # a second apart
+        for command in ("init -q", "add -A", "-c user.name=a -c user.email=a@b.invalid commit -q -m 1"):
+            subprocess.run(["git", *command.split()], cwd=checkout, check=True,
+                           env={**environment, "GIT_COMMITTER_DATE": date})
+        subprocess.run(["bash", "packaging/build_deb.sh", tmp_path], cwd=checkout, check=True, env=environment)
+        versions.append(re.match(r"blkreel \((.*)\) ", (tmp_path / "blkreel_0.deb").read_text())[1])
+        (checkout / "file").touch()
+    own = re.match(r"blkreel \((.*)\) ", (DEBIAN / "changelog").read_text())[1]
+    assert versions == [f"{own}+git20261130075959", f"{own}+git20261130080000"]
 
 
 def test_linked_packages_are_dependencies_with_the_versions_of_the_project():
