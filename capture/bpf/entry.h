@@ -70,7 +70,10 @@ static __always_inline void note_entry(struct bio *bio, __u64 sector, const stru
 		.cpu = slot->cpu,
 		.has_file = config.files,
 	};
+	const struct issuer *before;
 
+	if (!sector && (before = bpf_map_lookup_elem(&entered, &place)))
+		issuer.end_sector = before->end_sector;
 	bpf_map_update_elem(&entered, &place, &issuer, BPF_ANY);
 }
 
@@ -85,15 +88,32 @@ static __always_inline void enter_volume(struct bio *bio, __u64 sector)
 	note_entry(bio, sector, &slot, slot.start_ns);
 }
 
+#define MD_MAJOR 9
+
+/*
+ * md names sector 0 of the volume for parity, too. Of both, the data of sector 0 is on the first sector of a drive that
+ * was named so (end_sector of `from`); what is behind it is parity.
+ */
+static __always_inline bool is_parity(struct bio *bio, const struct volume_place *place, struct issuer *from)
+{
+	__u64 end_sector = READ(bio, bi_iter.bi_sector) + 1;
+
+	if (place->sector || place->volume >> 20 != MD_MAJOR)
+		return false;
+	if (!from->end_sector || end_sector < from->end_sector)
+		from->end_sector = end_sector;
+	return end_sector > from->end_sector;
+}
+
 /* A volume submits a bio to a device below it, or the kernel passes the bio from a partition on to the drive. */
 static __always_inline void on_remap(struct bio *bio, __u32 number, __u64 sector)
 {
 	const struct volume_place place = { .sector = sector, .volume = number };
-	const struct issuer *from = bpf_map_lookup_elem(&entered, &place);
+	struct issuer *from = bpf_map_lookup_elem(&entered, &place);
 	__u64 key = (__u64)bio;
 	struct issuer issuer, *noted;
 
-	if (from) {
+	if (from && !is_parity(bio, &place, from)) {
 		issuer = *from;
 		note_issuer(bio, &issuer);
 		return;

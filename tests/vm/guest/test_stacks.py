@@ -191,6 +191,18 @@ def md(nvme_drives, program):
         yield make
 
 
+def test_parity_is_not_of_the_thread_at_the_start_of_the_array(rows_of, md):
+    """md names sector 0 of the array for it, so that it was of the thread whose I/O was last there."""
+    array, _ = md(5)
+    rows = rows_of(array, f"head -c 4096 {array} >/dev/null;"
+                          f"dd if=/dev/zero of={array} bs=64k count=20 seek=1 oflag=direct status=none")
+    writes = rows[rows.op == OPS["write"]]
+    assert "dd" in set(threads_of(writes)) and "head" in set(threads_of(rows)) - set(threads_of(writes))
+    parity = writes[~is_own(writes)]
+    assert parity.length_bytes.sum() >= 20 * 65536 >= writes[is_own(writes)].length_bytes.sum()
+    assert rows.attrs["summary"]["diskstats"]["difference"] == 0
+
+
 @pytest.fixture
 def volume(request, dm, md, nvme_drives):
     """(volume, drives below it, kind, offset on the drive of each offset on the volume; None where it is striped)."""
