@@ -213,8 +213,10 @@ def _reconciled(end: Totals, drive_names: list[str]) -> Reconciled:
     uncounted = sum(drive["seen"].get(op, 0) for drive, name in zip(end["drives"], drive_names, strict=True)
                     for op in _uncounted_ops(name))
     gone = any(drive.get("gone") for drive in end["drives"])
-    counts = not gone and all(drive["diskstats"] and (any(drive["diskstats"].values()) or _counts_io(name))
-                              for drive, name in zip(end["drives"], drive_names, strict=True))
+    # The kernel counts flushes also where iostats are switched off.
+    counts = not gone and all(drive["diskstats"] and (
+        any(count for op, count in drive["diskstats"].items() if op != "flush") or _counts_io(name))
+        for drive, name in zip(end["drives"], drive_names, strict=True))
     return {"issued": issued, "seen": seen, "explained": explained,
             "uncertain": sum(drive.get("uncertain", 0) for drive in end["drives"]),
             "difference": issued - seen - explained + uncounted if counts else None, "drives": end["drives"]}
