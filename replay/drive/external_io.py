@@ -30,9 +30,35 @@ def count_of(target: Target) -> DiskCount | None:
     return None if target.disk_block is None else count_of_disk(target.disk_block)
 
 
+def count_around(target: Target) -> DiskCount | None:
+    """As count_of(), of a volume with that of the volumes and partitions which share a drive with it."""
+    if target.disk_block is None:
+        return None
+    others = [read_count(block / "stat") for block in beside(target.disk_block)]
+    return _sum([count_of_disk(target.disk_block), *others])
+
+
+def beside(disk: Path) -> list[Path]:
+    """The volumes and partitions on the drives below a volume (dm, md) that are not below it themselves, as directories
+    in sysfs; none of a drive, whose own counters have all."""
+    stack = [disk]
+    for block in stack:
+        stack += [lower for slave in (block / "slaves").glob("*") if (lower := slave.resolve()) not in stack]
+    others: set[Path] = set()
+    for block in stack[1:]:
+        others |= {holder.resolve() for holder in (block / "holders").glob("*")}
+        if (block / "partition").exists():
+            others |= {entry.parent for entry in block.parent.glob("*/partition")}
+    return sorted(others - set(stack))
+
+
 def count_of_disk(disk: Path, block_root: Path = SYS / "class/block") -> DiskCount | None:
     """disk: its directory in sysfs. Of an NVMe multipath head the sum of its paths."""
-    counts = [read_count(path / "stat") for path in multipath_paths(disk, block_root) or [disk]]
+    return _sum([read_count(path / "stat") for path in multipath_paths(disk, block_root) or [disk]])
+
+
+def _sum(counts: list[DiskCount | None]) -> DiskCount | None:
+    """None if any of them is unknown."""
     readable = [count for count in counts if count is not None]
     if len(readable) < len(counts):
         return None

@@ -211,7 +211,7 @@ def _qualified(run: Run) -> Iterator[Reason]:
             yield reason("altered_ios", "qualified", f"{count:,} I/Os altered: {name}", None, count, 0)
     if run.foreign_ios is None and not run.simulated:
         why = ("the run was not ended in order" if run.partial and run.drive.get("kind") != "file" else
-               "the kernel has no count for this kind of target")
+               "the kernel has no count for this kind of target, or its iostats are switched off")
         yield reason("external_io_unknown", "qualified", f"external I/O not counted: {why}")
     yield from health.qualified(run.telemetry)
     yield from emulated.reasons(run.emulated)

@@ -54,10 +54,10 @@ class RunDrive:
 
     def begin(self) -> None:
         self._emulated_uses = EmulatedUses([self._plan.target.drive.backing_file])
-        self._before = external_io.count_of(self._plan.target)
+        self._before = external_io.count_around(self._plan.target)
 
     def end(self) -> None:
-        self._after = external_io.count_of(self._plan.target)
+        self._after = external_io.count_around(self._plan.target)
         self.emulated = self._emulated_uses.end()
 
     def count_external(self, issued: IoTotals) -> None:
@@ -65,10 +65,12 @@ class RunDrive:
         ios, size = issued.ios, issued.bytes
         if not self.is_counted:
             ios = size = dict.fromkeys(ios, 0)
+        write_bytes = sum(size[name] for name in _COUNTED_AS_WRITES)
+        if self._before == self._after and size["read"] + write_bytes:
+            return  # iostats are switched off
         self.external_ios = external_io.foreign_ios(
             self._before, self._after, read_ios=ios["read"], read_bytes=size["read"],
-            write_ios=sum(ios[name] for name in _COUNTED_AS_WRITES),
-            write_bytes=sum(size[name] for name in _COUNTED_AS_WRITES))
+            write_ios=sum(ios[name] for name in _COUNTED_AS_WRITES), write_bytes=write_bytes)
 
     def describe(self) -> dict[str, Any]:
         target = self._plan.target

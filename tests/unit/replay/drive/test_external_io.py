@@ -2,7 +2,7 @@
 
 import pytest
 
-from blkreel.replay.drive.external_io import DiskCount, count_of_disk
+from blkreel.replay.drive.external_io import DiskCount, beside, count_of_disk
 
 
 @pytest.fixture
@@ -29,3 +29,24 @@ def test_a_multipath_head_counts_what_goes_through_its_paths(block, tmp_path):
 def test_a_drive_without_paths_has_its_own_counters(block, tmp_path):
     assert count_of_disk(block("nvme4n11", 2, 16), tmp_path) == DiskCount(2, 16 * 512, 2, 16 * 512)
     assert count_of_disk(tmp_path / "sda", tmp_path) is None
+
+
+def test_what_shares_a_drive_with_a_volume(tmp_path):
+    """Their I/O is external: a replay on a logical volume beside another one counted none, and was valid."""
+    disk = tmp_path / "sda"
+    for name in ("sda1", "sda2", "sda3"):
+        (disk / name / "holders").mkdir(parents=True)
+        (disk / name / "partition").touch()
+
+    def volume(name, *below):
+        for block in below:
+            for at, folder, entry in ((tmp_path / name, "slaves", block), (block, "holders", tmp_path / name)):
+                (at / folder).mkdir(parents=True, exist_ok=True)
+                (at / folder / entry.name).symlink_to(entry)
+        return tmp_path / name
+
+    pool = volume("dm-2", volume("dm-0", disk / "sda3"), volume("dm-1", disk / "sda3"))
+    thin, other_thin, home = volume("dm-3", pool), volume("dm-4", pool), volume("dm-5", disk / "sda3")
+    volume("dm-6", home)  # its I/O is in the counters of that below it
+    assert beside(thin) == [other_thin, home, disk / "sda1", disk / "sda2"]
+    assert beside(disk) == []
