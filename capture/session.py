@@ -427,8 +427,8 @@ def _begun(options: CaptureOptions, drives: list[Drive]) -> dict[str, Any]:
     devices = [{**describe(drive), "fua": fua_of(drive), "layer": layer_of(drive),
                 **({"paths": paths} if (paths := paths_of(drive)) else {}),
                 **({"io_max": limits} if (limits := _io_max(options, drive)) else {})} for drive in drives]
-    volumes = [*volumes_from([*named_blocks(options.devices, _path(options)), *map(block_directory, drives)]),
-               *loops_on(drives)]
+    volumes = volumes_from([*named_blocks(options.devices, _path(options)), *map(block_directory, drives)])
+    volumes += loops_on(drives, volumes)
     return {
         "writer": f"blkreel {__version__}", "clock": "monotonic",
         "storage_layer": storage_layer(devices, volumes),

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from pathlib import Path
 
-from blkreel.common.device import Drive, drive_of, drives_under, whole_disk
+from blkreel.common.device import SYS, Drive, block_directory, blocks_under, drive_of, whole_disk
 from blkreel.common.errors import UsageError
 from blkreel.common.system import integer_in, text_in
 from blkreel.traces.format.metadata_types import Volume, VolumePart
@@ -45,18 +45,44 @@ def volumes_from(blocks: Iterable[Path]) -> list[Volume]:
     return list(volumes.values())
 
 
-def loops_on(drives: Sequence[Drive]) -> list[Volume]:
-    """The loop devices among these drives whose image is on another of them, which has their I/O a second time."""
-    volumes: list[Volume] = []
-    for loop in (drive for drive in drives if drive.kind == "loop"):
-        image = Path(loop.backing_file)
-        with suppress(UsageError, OSError):  # an image of another mount namespace, in memory or on a network mount
-            below = [drive_of(image)] if image.is_block_device() else drives_under(image.parent)
-            if {drive.name for drive in below} & {drive.name for drive in drives}:
-                volumes.append({"name": loop.name, "path": loop.path, "label": "", "kind": "loop", "parts": [
-                    {"name": drive.name, "volume_offset_bytes": 0, "length_bytes": loop.size_bytes,
-                     "offset_bytes": None} for drive in below]})
-    return volumes
+def loops_on(drives: Sequence[Drive], volumes: Sequence[Volume]) -> list[Volume]:
+    """The loop devices among these drives, and below these volumes, whose image is on another of the drives, which has
+    their I/O a second time."""
+    captured = {drive.name for drive in drives}
+    loops: list[Volume] = []
+    for name in sorted(captured | {part["name"] for volume in volumes for part in volume["parts"]}):
+        disk = SYS / "class/block" / name
+        below = captured.intersection(_disks_of_image(disk)) - {name}
+        if below:
+            length_bytes = integer_in(disk / "size") * _SECTOR_BYTES
+            loops.append({"name": name, "path": f"/dev/{name}", "label": "", "kind": "loop", "parts": [
+                {"name": lower, "volume_offset_bytes": 0, "length_bytes": length_bytes, "offset_bytes": None}
+                for lower in sorted(below)]})
+    return loops
+
+
+def _disks_of_image(loop: Path) -> set[str]:
+    """The drives and volumes that the image of a loop device is on, through volumes and other loop devices; empty if it
+    is none, or they are unknown: an image of another mount namespace, in memory or on a network mount."""
+    disks: set[str] = set()
+
+    def add_image(disk: Path) -> None:
+        image = Path(text_in(disk / "loop/backing_file"))
+        if image.name:
+            with suppress(UsageError, OSError):
+                blocks = [block_directory(drive_of(image))] if image.is_block_device() else blocks_under(image.parent)
+                for block in blocks:
+                    add(whole_disk(block))
+
+    def add(disk: Path) -> None:
+        if disk.name not in disks:
+            disks.add(disk.name)
+            for slave in (disk / "slaves").glob("*"):
+                add(whole_disk(slave.resolve()))
+            add_image(disk)
+
+    add_image(loop)
+    return disks
 
 
 def _volume(disk: Path, below: list[Path]) -> Volume:

@@ -59,13 +59,17 @@ def test_a_loop_device_and_the_drive_below_it_are_two_layers(rows_of, blkreel, l
     """A report summed both: each I/O twice, and the read wait of both as one."""
     below = loop_drive(16 << 20)
     above = attach_loop(below, "--direct-io=on")
-    script = f"dd if={above} of=/dev/null bs=64k count=20 iflag=direct status=none"
+    top = attach_loop(above, "--direct-io=on")
+    script = f"dd if={top} of=/dev/null bs=64k count=20 iflag=direct status=none"
     try:
-        alone, both = rows_of(above, script), rows_of(above, script, below)
+        alone, both, around = (rows_of(drive, script, *others)
+                               for drive, *others in ((above,), (above, below), (top, below)))
     finally:
+        detach_loop(top)
         detach_loop(above)
     assert len(alone) == 20 and "volumes" not in alone.attrs["metadata"], "each I/O once"
-    assert len(both) == 40 and both.attrs["metadata"]["storage_layer"] == "both"
+    for rows in (both, around):
+        assert len(rows) == 40 and rows.attrs["metadata"]["storage_layer"] == "both"
     refused = blkreel("report", tmp_path / "t.parquet", check=False)
     assert refused.returncode == 1 and "each I/O twice" in refused.stderr and "--device 1" in refused.stderr
 
