@@ -196,7 +196,7 @@ def _early_end_and_gone(metadata: LedgerMetadata) -> list[str]:
     """The counters of a removed drive are gone too, so that its last rows cannot be checked."""
     early, gone = metadata["ledger"]["ended_early"], metadata["ledger"].get("gone") or []
     return [*([early] if early else []),
-            *(f"{name} is gone: it was taken away, and the capture ended with it; see: dmesg" for name in gone)]
+            *(f"{name} is gone: it was taken away during the capture; see: dmesg" for name in gone)]
 
 
 def _reconciled(end: Totals, drive_names: list[str]) -> Reconciled:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from blkreel.capture.counters import read_stat
 from blkreel.capture.drives import layer_of
-from blkreel.common.device import Drive
+from blkreel.common.device import Drive, block_directory
 from blkreel.common.errors import BlkreelError
 from blkreel.common.system import find_program
 from blkreel.traces.importers.blktrace import Decoder
@@ -113,6 +113,7 @@ class DecodedSource:
         for drive, entry, counts, uncertain, (in_flight, completed) in zip(
                 self.drives, end["drives"], self._counts, self._uncertain, self._in_flight, strict=True):
             entry["diskstats"], entry["uncertain"] = counts, uncertain
+            entry["gone"] = not block_directory(drive).exists()
             # Those in flight at both ends, less those that the trace has, and those that completed after the count.
             if layer_of(drive) == "request":
                 recent = _in_flight(drive)[1] - completed

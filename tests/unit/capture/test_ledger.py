@@ -57,7 +57,7 @@ def test_a_volume_counts_parts_and_an_array_no_flushes(monkeypatch, tmp_path, le
 
 @pytest.mark.parametrize(("drive", "counts", "told"), [
     ({"gone": True}, dict(issued=0, seen=900),
-     ["nvme4n1 is gone: it was taken away, and the capture ended with it; see: dmesg"]),
+     ["nvme4n1 is gone: it was taken away during the capture; see: dmesg"]),
     ({"paths_added": 0, "paths_removed": 1, "diskstats": None}, dict(seen=900), [])], ids=["gone", "path removed"])
 def test_what_was_taken_away_is_not_held_against_the_counters(drive, counts, told):
     end = end_block(**counts)

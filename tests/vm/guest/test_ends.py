@@ -43,14 +43,16 @@ def test_a_drive_that_is_pulled_leaves_a_whole_trace_that_says_so(blkreel, retur
     assert blkreel("check", tmp_path / "t.parquet", check=False).returncode == 3
 
 
-def test_a_null_drive_that_is_removed_under_load(blkreel, null_blk, tmp_path):
+@pytest.mark.parametrize("tracer", ["bpf", "ftrace"])
+def test_a_null_drive_that_is_removed_under_load(blkreel, null_blk, tmp_path, tracer):
     drive = null_blk(irqmode=2, completion_nsec=1_000_000)
     directory = null_blk.directory_of[drive]
     script = (f"reads() {{ set -- $(cat /sys/block/{Path(drive).name}/stat); echo $1; }}; before=$(reads);"
               f"{reads(drive, 100000)} & until [ $(reads) -gt $((before + 20)) ]; do sleep 0.1; done;"
               f"rmdir {directory};"
               f"until [ ! -e {drive} ]; do sleep 0.1; done; wait")
-    result = blkreel("capture", drive, "-o", tmp_path / "t.parquet", "--", "sh", "-c", script, check=False)
+    result = blkreel("capture", drive, "--source", tracer, "-o", tmp_path / "t.parquet", "--", "sh", "-c", script,
+                     check=False)
     assert result.returncode == 3, result.stdout + result.stderr
     assert "gone" in result.stderr and "Traceback" not in result.stderr
     assert open_trace(tmp_path / "t.parquet").rows > 0
