@@ -25,7 +25,6 @@ from blkreel.analysis.stats.ranking import ENOUGH_RUNS
 from blkreel.benchmarks.benchmark_file import read_test
 from blkreel.benchmarks.reports.results import results_of
 from blkreel.benchmarks.results.directory import is_test
-from blkreel.common.device import drive_units
 from blkreel.common.errors import BlkreelError, UsageError
 from blkreel.common.files.json_file import finite
 from blkreel.common.files.typed_document import parse_json
@@ -33,7 +32,17 @@ from blkreel.traces.format.condition import said_inputs
 from blkreel.traces.format.metadata_types import Run
 from blkreel.traces.format.reader import open_trace
 
-from .result import FORMAT, VERSION, DriveFacts, MetricValue, Result, canonical, checksum_of, id_of
+from .result import (
+    FORMAT,
+    VERSION,
+    DriveFacts,
+    MetricValue,
+    Result,
+    canonical,
+    checksum_of,
+    description_hash,
+    id_of,
+)
 
 # What reports and verdicts read of the metadata of a run; its threads are in the partial.
 _METADATA = ("devices", "lost", "run", "kernel", "writer", "source_format", "source_lacks", "epoch_ns", "clock_pairs",
@@ -150,15 +159,9 @@ def _sealed(content: dict[str, Any]) -> Result:
 
 def _facts(drive: Any, run: Run) -> DriveFacts:
     return {"model": (drive.get("model") or "").strip(), "firmware": (drive.get("firmware") or "").strip(),
-            "unit": drive.get("serial_hash") or _description_hash(drive, run),
+            "unit": drive.get("serial_hash") or description_hash(drive, run.emulated),
             "capacity_bytes": drive.get("size_bytes"), "kind": drive.get("kind") or "", "name": drive.get("name") or "",
             "interface": drive_facts.interface(drive, run)}
-
-
-def _description_hash(drive: Any, run: Run) -> str:
-    """Of a simulated or emulated drive; "" for others."""
-    described = drive_units([drive] if drive.get("kind") == "nil" else [], run.emulated)
-    return hashlib.sha256(canonical(described)).hexdigest() if described else ""
 
 
 def _started_at(metadata: dict[str, Any]) -> str | None:

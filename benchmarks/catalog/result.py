@@ -3,8 +3,11 @@
 import hashlib
 import json
 import re
+from collections.abc import Iterable, Mapping
 from typing import Any, Literal, TypedDict, cast
 
+from blkreel.common.device import drive_units
+from blkreel.common.emulated import EmulatedUse
 from blkreel.common.errors import BlkreelError
 from blkreel.common.files.json_file import finite
 from blkreel.common.files.safe_files import file_name
@@ -153,7 +156,16 @@ def parse(content: bytes, path: object) -> Result:
         raise damaged(path, "its checksum differs: it was edited, or damaged by a copy")
     if id_of(result["measured"]) != result["id"]:
         raise damaged(path, "its id is not that of its content")
+    if not result["drive"]["unit"]:  # earlier versions gave simulated and emulated drives none
+        source = (result["metadata"] or {}).get("run") or result["results"] or {}
+        result["drive"]["unit"] = description_hash(source.get("drive") or {}, source.get("emulated") or [])
     return result
+
+
+def description_hash(drive: Mapping[str, Any], emulated: Iterable[EmulatedUse]) -> str:
+    """The unit of a simulated or emulated drive; "" for others."""
+    described = drive_units([drive] if drive.get("kind") == "nil" else [], emulated)
+    return hashlib.sha256(canonical(described)).hexdigest() if described else ""
 
 
 def damaged(path: object, why: str) -> CatalogError:

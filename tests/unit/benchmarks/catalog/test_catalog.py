@@ -61,6 +61,19 @@ def test_simulated_drives_of_one_name_are_units_of_their_own(blkreel, tmp_path):
     assert result.returncode == 2 and "the results have 2 units: " in result.stderr
 
 
+def test_a_simulated_drive_has_its_unit_in_results_of_earlier_versions(blkreel, tmp_path):
+    """They have none, so that history and verify took the drive for another one after an update."""
+    run = tmp_path / "run"
+    trace = new_trace(tmp_path / "t.parquet", drive_bytes=1 << 20, submit_ns=np.arange(50) * 100_000)
+    blkreel("replay", trace, "--on", "nil:usb", "-o", run, check=False)
+    catalog = Catalog.open(tmp_path / "catalog", create=True)
+    new, _ = catalog.add(run)
+    old = {**new, "drive": {**new["drive"], "unit": ""}}
+    catalog.path_of(new["id"]).write_bytes(dump({**old, "checksum": checksum_of(old)}))
+    assert catalog.entries().unit.tolist() == [new["drive"]["unit"]] != [""]
+    assert verify(catalog).problems == []
+
+
 def test_metrics_are_those_of_the_report(catalog, small_runs):
     metrics = catalog.metrics().set_index(["id", "key"])
     for row in catalog.entries().itertuples():
