@@ -1,5 +1,6 @@
 """Workload models: what is fitted to rows of known distributions, and what is made of a model."""
 
+import json
 import subprocess
 
 import numpy as np
@@ -297,16 +298,41 @@ def test_fio_plays_the_job_with_the_mix_of_the_model(bursty, tmp_path, program):
     (tmp_path / "job.fio").write_text(fio_job(model).text)
     parsed = subprocess.run([fio, "--parse-only", "job.fio"], cwd=tmp_path, capture_output=True, text=True)
     assert (parsed.returncode, parsed.stderr) == (0, "")
-    text = "\n".join(line for line in fio_job(model).text.splitlines()
-                     if not line.startswith(("ioengine", "direct", "rate", "thinktime")))
-    (tmp_path / "null.fio").write_text(f"{text}\nioengine=null\nwrite_iolog=log\nfilename=none\n")
+    text = "\n".join(line for line in fio_job(model).text.splitlines() if not line.startswith(("rate", "thinktime")))
+    text = text.replace("ioengine=libaio\ndirect=1", "ioengine=null")
+    for name in ("reads", "writes"):
+        text = text.replace(f"[{name}]", f"[{name}]\nwrite_iolog={name}")
+    (tmp_path / "null.fio").write_text(text)
     subprocess.run([fio, "null.fio"], cwd=tmp_path, check=True, capture_output=True)
-    ios = [line.split()[-3:] for line in (tmp_path / "log").read_text().splitlines()]
+    ios = [line.split()[-3:] for name in ("reads", "writes")
+           for line in (tmp_path / name).read_text().splitlines()]
     ios = [(name, int(offset), int(length)) for name, offset, length in ios if name in ("read", "write")]
     reads = [(offset, length) for name, offset, length in ios if name == "read"]
     assert len(reads) / len(ios) == pytest.approx((rows["op"] == 0).mean(), abs=0.02)
     assert np.mean([length == 4096 for _, length in reads]) == pytest.approx(0.75, abs=0.02)
     assert {length for name, _, length in ios if name == "write"} == {65_536}
+
+
+def test_fio_plays_all_ios_of_a_job_with_rates_pauses_and_flushes(tmp_path, program):
+    """Of a trace that reads and writes its 16 MiB several times, with a pause of 200 ms after each 800 I/Os."""
+    fio, count, random = program("fio"), 2400, np.random.default_rng(1)
+    op = np.resize([OPS[name] for name in ("read", "write", "read", "flush", "read", "read")], count).astype(np.int8)
+    length = np.where(op == OPS["flush"], 0, np.where(random.random(count) < 0.5, 4096, 65_536))
+    rows = {"submit_ns": np.cumsum(np.where(np.arange(count) % 800, 100_000, 200_000_000)), "op": op,
+            "length_bytes": length, "latency_ns": np.full(count, 50_000),
+            "offset_bytes": np.where(op == OPS["flush"], 0, random.integers(0, 256, count) * 65_536)}
+    job = fio_job(fit_model(measured([rows], end_of(rows), count)))
+    (tmp_path / "job.fio").write_text(job.text.replace("ioengine=libaio\ndirect=1", "ioengine=null"))
+    result = subprocess.run([fio, "--output-format=json", "job.fio"], cwd=tmp_path, capture_output=True, text=True)
+    assert "signal" not in result.stderr and result.returncode == 0
+    reads, writes = json.loads(result.stdout)["jobs"]
+    assert (reads["read"]["total_ios"], reads["write"]["total_ios"]) == (count * 4 // 6, 0)
+    assert (writes["read"]["total_ios"], writes["write"]["total_ios"]) == (0, count // 6)
+    assert reads["sync"]["total_ios"] == 0
+    assert writes["sync"]["total_ios"] == pytest.approx(count // 6, abs=1)
+    # A job that makes up for its pauses plays the bursts at once; those of the trace take 240 ms beside 400 ms.
+    for job, kind in ((reads, "read"), (writes, "write")):
+        assert job[kind]["runtime"] > 550
 
 
 def test_what_a_fio_job_cannot_express():
