@@ -271,6 +271,9 @@ def test_other_formats_and_empty_files_are_told_apart(tmp_path):
         import_recording([tmp_path / "empty"], trace)
     with pytest.raises(UsageError, match="no such file"):
         import_recording([tmp_path / "sdz"], trace)
+    os.mkfifo(tmp_path / "pipe")  # as of <(zcat sda.csv.gz)
+    with pytest.raises(UsageError, match="is a pipe or a device"):
+        import_recording([tmp_path / "pipe"], trace)
     with pytest.raises(TraceError, match="holds no I/O"):
         import_recording([Recording().add("P", 5).write(tmp_path / "p")], trace)
     assert not trace.exists()
