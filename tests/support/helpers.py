@@ -1,4 +1,4 @@
-"""Helper processes of the replay."""
+"""Processes of a test: helpers of the replay, and whether any lives."""
 
 from contextlib import suppress
 from pathlib import Path
@@ -25,3 +25,11 @@ def has_helper(drive):
                     str(descriptor.readlink()) == str(drive) for descriptor in (process / "fd").iterdir()):
                 return True
     return False
+
+
+def lives(pid):
+    """False for a zombie too: where no init adopts processes, nobody waits for them."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] not in "ZX"
+    except OSError:
+        return False

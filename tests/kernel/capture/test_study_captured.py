@@ -2,11 +2,11 @@
 
 import random
 import re
-import subprocess
 
 import nbformat
 import pytest
 from documented import DOCS
+from loop_device import ext4
 from nbclient import NotebookClient
 
 from blkreel.traces.format.reader import open_trace
@@ -17,20 +17,13 @@ COMMAND = ["sh", "-c", "cat data/* | wc -c"]
 
 
 @pytest.fixture
-def place(loop_drive, program, tmp_path):
+def place(loop_drive, tmp_path):
     """A directory on a drive of its own, with files to read."""
-    drive = loop_drive(128 << 20)
-    subprocess.run([program("mkfs.ext4", "e2fsprogs"), "-q", drive], check=True)
-    directory = tmp_path / "mounted"
-    directory.mkdir()
-    subprocess.run(["mount", drive, directory], check=True)
-    try:
+    with ext4(loop_drive(128 << 20), tmp_path / "mounted") as directory:
         (directory / "data").mkdir()
         for number in range(40):
             (directory / f"data/{number}").write_bytes(random.randbytes(200_000))
         yield directory
-    finally:
-        subprocess.run(["umount", "--lazy", directory], check=True)
 
 
 def test_the_notebook_records_and_studies_a_command(place, monkeypatch):

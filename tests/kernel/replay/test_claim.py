@@ -3,8 +3,6 @@
 Nothing here depends on who is faster: a function of the command is wrapped, and does the disturber's work at its place.
 """
 
-import errno
-import hashlib
 import os
 import signal
 import subprocess
@@ -13,8 +11,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from empty_image import empty_image
+from empty_image import digest, empty_image, stamped
 from helpers import helpers_of
+from loop_device import is_claimed
 from quiet import progress
 from small_trace import new_trace
 from waiting import wait_until
@@ -112,16 +111,6 @@ def image(tmp_path):
     return path
 
 
-def digest(path):
-    return hashlib.sha256(Path(path).read_bytes()).hexdigest()
-
-
-def stamped(path):
-    """Which blocks begin with a stamp that holds their own place, as native/payload.h says."""
-    words = np.frombuffer(Path(path).read_bytes(), "<u8").reshape(-1, 512)
-    return (words[:, 0] != 0) & (words[:, 1] == np.arange(len(words)) * 4096)
-
-
 VERBS = pytest.mark.parametrize("verb", ["replay", "precondition", "test"])
 
 
@@ -210,15 +199,6 @@ def test_a_mount_between_the_checks_and_the_first_write(disturbed, command, loop
         subprocess.run(["umount", point], check=True)
 
 
-def refuses_exclusive(node):
-    try:
-        os.close(os.open(node, os.O_RDONLY | os.O_EXCL))
-    except OSError as error:
-        assert error.errno == errno.EBUSY
-        return True
-    return False
-
-
 def test_a_partition_takes_its_whole_drive(loop_drive):
     drive = loop_drive(SIZE, partscan=True)
     table = "label: dos\nstart=2048, size=8192, type=83\nstart=16384, type=83\n"
@@ -230,9 +210,9 @@ def test_a_partition_takes_its_whole_drive(loop_drive):
     outside = loop_drive.image_of(drive).read_bytes()[5 * MIB:]
     with held(first) as claim:
         assert os.fstat(claim.descriptor).st_rdev == Path(f"{drive}p1").stat().st_rdev
-        assert refuses_exclusive(drive) and refuses_exclusive(f"{drive}p1") and refuses_exclusive(f"{drive}p2")
+        assert is_claimed(drive) and is_claimed(f"{drive}p1") and is_claimed(f"{drive}p2")
         Preparation(first, state_for("full", first.size_bytes, 512, seed=1), 1, progress).run()
-    assert not refuses_exclusive(drive) and not refuses_exclusive(f"{drive}p2")
+    assert not is_claimed(drive) and not is_claimed(f"{drive}p2")
     data = loop_drive.image_of(drive).read_bytes()
     assert data[5 * MIB:] == outside and any(data[MIB:2 * MIB])
 
@@ -247,11 +227,11 @@ def test_a_helper_that_outlives_the_command_keeps_others_off(blkreel, command, h
         replay.send_signal(signal.SIGKILL)
         replay.wait()
         assert len(helpers) == 1 and Path(f"/proc/{helpers[0]}").exists()
-        assert refuses_exclusive(held_drive.path)
+        assert is_claimed(held_drive.path)
         refused = pytest.raises(SafetyError, match="being written by a command that ended: replay")
         with refused, held(find_target(held_drive.path)):
             pass
     finally:
         held_drive.let_go()
-    wait_until(lambda: not refuses_exclusive(held_drive.path))
+    wait_until(lambda: not is_claimed(held_drive.path))
     replay.communicate()

@@ -1,6 +1,5 @@
 """Writes in flight when a command ends: the drive stays claimed until the last of them is done."""
 
-import errno
 import json
 import os
 import re
@@ -11,6 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from helpers import helpers_of
+from loop_device import is_claimed
 from small_trace import new_trace
 from waiting import wait_until
 
@@ -86,15 +86,6 @@ def started(blkreel, command, held_drive, tmp_path):
         if each.process.poll() is None:
             each.process.kill()
         each.process.wait()
-
-
-def is_claimed(drive):
-    try:
-        os.close(os.open(drive, os.O_RDONLY | os.O_EXCL))
-    except OSError as error:
-        assert error.errno == errno.EBUSY
-        return True
-    return False
 
 
 def assert_next_owner_keeps_its_data(held_drive):

@@ -1,11 +1,11 @@
-"""Attach and detach loop devices. Tests of other processes attach some at the same time."""
+"""Loop devices, attached and mounted. Tests of other processes attach some at the same time."""
 
 import errno
 import fcntl
 import os
 import subprocess
 import time
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 import pytest
@@ -75,3 +75,29 @@ def detach_loop(path):
             wait_until(lambda: not attached.exists())
         except AssertionError:
             raise AssertionError(result.stderr) from None
+
+
+@contextmanager
+def ext4(drive, directory, *mount_options):
+    """A new file system on the drive, mounted on a directory that is made.
+
+    Nothing is left for the kernel to write by itself while a capture begins and ends.
+    """
+    subprocess.run(["mkfs.ext4", "-q", "-E", "lazy_itable_init=0,lazy_journal_init=0", drive], check=True)
+    directory.mkdir()
+    subprocess.run(["mount", *mount_options, drive, directory], check=True)
+    subprocess.run(["sync", "--file-system", directory], check=True)
+    try:
+        yield directory
+    finally:
+        subprocess.run(["umount", directory], check=True)
+
+
+def is_claimed(drive):
+    """Whether somebody has it for itself, as who mounts it has."""
+    try:
+        os.close(os.open(drive, os.O_RDONLY | os.O_EXCL))
+    except OSError as error:
+        assert error.errno == errno.EBUSY
+        return True
+    return False

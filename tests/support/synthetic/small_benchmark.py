@@ -33,6 +33,26 @@ each = { depth = [1, 4] }
   do = "rest"
   time = "1ms"
 """
+TWO_DEPTHS = """
+title = "two depths"
+explain = "writes at random, at two depths"
+report = "depths"
+[parameters.time]
+kind = "time"
+value = "50ms"
+about = "how long each"
+[[steps]]
+each = { depth = [1, 8] }
+do = "measure"
+role = "depth"
+name = "depth {depth}"
+time = "= time"
+  [[steps.streams]]
+  name = "writer"
+  op = "write"
+  block = "4K"
+  depth = "= depth"
+"""
 STEPS = ["state full", "depth-1", "rest", "depth-4", "rest"]
 
 

@@ -10,6 +10,7 @@ import jsonschema
 import pytest
 from documented import run_blkreel
 from documents import SCHEMAS, valid_document
+from small_benchmark import TWO_DEPTHS
 from small_trace import new_trace
 from tree import TREE
 
@@ -18,22 +19,6 @@ from blkreel.cli.command_table import all_commands
 from blkreel.common.errors import BlkreelError
 from blkreel.common.files.json_file import finite
 
-RECIPE = """
-title = "two depths"
-explain = "writes at random, at two depths"
-report = "depths"
-[[steps]]
-each = { depth = [1, 8] }
-do = "measure"
-role = "depth"
-name = "depth {depth}"
-time = "200ms"
-  [[steps.streams]]
-  name = "writer"
-  op = "write"
-  block = "4K"
-  depth = "= depth"
-"""
 DRIVE = "nil:1GiB,clock=virtual"
 
 
@@ -50,7 +35,7 @@ def test_every_command_has_a_schema():
 def results(tmp_path_factory, command_server):
     """A directory with a run, a test and a meter log, and the documents of the commands that wrote them."""
     directory = tmp_path_factory.mktemp("results")
-    (directory / "depths.toml").write_text(RECIPE)
+    (directory / "depths.toml").write_text(TWO_DEPTHS)
     (directory / "drive.toml").write_text('size = "1GiB"\nclock = "virtual"\n')
     (directory / "meter.csv").write_text("time,watts\n0,1.5\n1000,2.5\n")
     texts = {}

@@ -1,6 +1,5 @@
 """`blkreel test --resume` and `--force`: what test.json and a directory may make them do. On regular files."""
 
-import hashlib
 import json
 import os
 import shlex
@@ -9,6 +8,8 @@ import time
 
 import pytest
 from documented import run_blkreel
+from empty_image import digest
+from small_benchmark import TWO_DEPTHS
 
 from blkreel.benchmarks.recipe.recipe import load_recipe
 from blkreel.cli.commands.drive.test import _overrides
@@ -17,22 +18,6 @@ from blkreel.replay.drive.target import find_target
 
 NOBODY = 65534
 IMAGE_BYTES = 16 << 20
-RECIPE = """
-title = "writes"
-explain = "writes at random, twice"
-report = "depths"
-[[steps]]
-each = { depth = [1, 8] }
-do = "measure"
-role = "depth"
-name = "depth {depth}"
-time = "50ms"
-  [[steps.streams]]
-  name = "writer"
-  op = "write"
-  block = "4K"
-  depth = "= depth"
-"""
 
 
 def image_at(path):
@@ -41,15 +26,11 @@ def image_at(path):
     return path
 
 
-def checksum(path):
-    return hashlib.sha256(path.read_bytes()).hexdigest()
-
-
 @pytest.fixture(scope="module")
 def ended(tmp_path_factory, command_server):
     """A directory with a recipe, an image, and a test of it in `out`, which has ended."""
     directory = tmp_path_factory.mktemp("ended")
-    (directory / "writes.toml").write_text(RECIPE)
+    (directory / "writes.toml").write_text(TWO_DEPTHS)
     image_at(directory / "image")
     run_blkreel(command_server, directory, "test", "writes.toml", "--on", directory / "image", "-o", "out")
     return directory
@@ -79,14 +60,14 @@ def change(output, **changes):
 def test_the_file_that_test_json_names_is_not_overwritten_unless_the_command_names_it(blkreel, output, tmp_path):
     victim = image_at(tmp_path / "victim")
     change(output, device=str(victim), drive=describe(find_target(victim).drive), units=[str(victim)])
-    before = checksum(victim)
+    before = digest(victim)
     refused = blkreel("test", "--resume", output, check=False)
     assert refused.returncode == 5
     assert f"this overwrites {victim}" in refused.stderr
     assert f"blkreel test --resume {output} --on {victim}" in refused.stderr.replace(str(blkreel.command), "blkreel")
-    assert checksum(victim) == before
+    assert digest(victim) == before
     assert blkreel("test", "--resume", output, "--on", victim, check=False).returncode in (0, 3)
-    assert checksum(victim) != before
+    assert digest(victim) != before
 
 
 def test_a_test_that_has_ended_is_shown_without_naming_its_file(blkreel, output):
@@ -178,7 +159,7 @@ def test_force_removes_what_a_test_made_and_nothing_else(blkreel, output, image,
 
 
 def test_force_does_not_touch_a_directory_that_is_no_test(blkreel, tmp_path):
-    (tmp_path / "writes.toml").write_text(RECIPE)
+    (tmp_path / "writes.toml").write_text(TWO_DEPTHS)
     (tmp_path / "photos/steps").mkdir(parents=True)
     (tmp_path / "photos/results.json").write_text("mine")
     refused = blkreel("test", tmp_path / "writes.toml", "--on", image_at(tmp_path / "image"), "-o", tmp_path / "photos",
@@ -191,11 +172,11 @@ def test_force_does_not_touch_a_directory_that_is_no_test(blkreel, tmp_path):
 def test_a_dry_run_of_a_resumed_test_shows_the_steps_that_are_left_and_writes_nothing(blkreel, output, image):
     change(output)
     files = [image, *output.rglob("*.json"), *output.rglob("*.parquet")]
-    before = {path: checksum(path) for path in files}
+    before = {path: digest(path) for path in files}
     shown = json.loads(blkreel("test", "--resume", output, "--dry-run", "--json").stdout)
     stored = json.loads((output / "test.json").read_text())
     assert shown["dry_run"] and [step["id"] for step in shown["steps"]] == [stored["steps"][-1]["id"]]
-    assert {path: checksum(path) for path in before} == before
+    assert {path: digest(path) for path in before} == before
 
 
 def test_a_trace_is_found_from_wherever_a_test_goes_on(tmp_path, monkeypatch):

@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from cases import cases
-from helpers import helpers_of
+from helpers import helpers_of, lives
 from hypothesis import given
 from hypothesis import strategies as st
 from waiting import wait_until
@@ -225,7 +225,7 @@ def test_the_helper_dies_with_its_parent():
         finally:
             process.kill()
         process.wait()
-        wait_until(lambda: has_ended(helper))
+        wait_until(lambda: not lives(helper))
 
 
 @pytest.mark.parametrize(("plan", "code", "said"), [
@@ -260,13 +260,6 @@ def test_a_killed_helper_is_an_error(a_plan, issue):
 def test_the_flag_of_a_full_queue_is_ours_to_set(a_plan, issue):
     totals, records = issue(a_plan([0, 0], flags=FLAGS["queue_full"] | FLAGS["sync"]), nil_bytes=GIB)
     assert set(records["flags"] & ~FLAGS["host_stalled"]) == {FLAGS["sync"]}
-
-
-def has_ended(pid):
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z"
-    except OSError:
-        return True
 
 
 def peak_rss_kib(helpers):

@@ -1,10 +1,10 @@
 """Power that others measured: their clocks, their gaps, what is under their curve."""
 
 import time
-from pathlib import Path
 
 import numpy as np
 import pytest
+from helpers import lives
 from hypothesis import given
 from hypothesis import strategies as st
 from waiting import wait_until
@@ -155,14 +155,7 @@ def test_a_program_that_says_nothing_of_power(script, words, wait_s, monkeypatch
 def test_nothing_that_the_program_started_outlives_it(tmp_path, short_times):
     ran(f"sh -c 'trap \"\" TERM; echo $$ > {tmp_path}/pid; while :; do sleep 0.1; done' & sleep 0.3; echo 0 1; wait", 1)
     pid = int((tmp_path / "pid").read_text())
-
-    def has_ended():
-        try:
-            return Path(f"/proc/{pid}/stat").read_text().split()[2] == "Z"
-        except OSError:
-            return True
-
-    wait_until(has_ended)
+    wait_until(lambda: not lives(pid))
 
 
 # -- a log

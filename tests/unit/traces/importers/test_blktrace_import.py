@@ -11,6 +11,7 @@ import blktrace_events as events
 import pytest
 from blktrace_events import SDA, SDB, Recording, big_endian
 from cases import cases
+from helpers import lives
 from hypothesis import given
 from hypothesis import strategies as st
 from tree import foreign
@@ -388,14 +389,6 @@ def test_any_events_are_each_read_once_and_make_a_sound_trace(tmp_path_factory, 
         assert "holds no I/O" in str(error)
         return
     assert check(open_trace(result.path)).errors == []
-
-
-def lives(pid):
-    """False for a zombie too: where no init adopts processes, nobody waits for them."""
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
-    except FileNotFoundError:
-        return False
 
 
 def test_the_decoder_ends_with_a_command_that_was_killed(tmp_path):
