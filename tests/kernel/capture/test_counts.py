@@ -1,16 +1,15 @@
 """A capture against independent observers: fio's own counts, and the kernel's counters of the drive."""
 
 import json
-import subprocess
 from pathlib import Path
 
 import pytest
 from documents import valid_document
 
 from blkreel.traces.format.reader import open_trace
+from blkreel.traces.format.schema import OPS
 
 pytestmark = pytest.mark.kernel
-
 IOS = 5000
 KINDS = {"tp_btf": [], "raw_tp": [], "tp_btf, as before block_io_start": ["--without-io-start"]}
 
@@ -102,27 +101,40 @@ def test_two_drives_at_once_are_kept_apart(blkreel, loop_drive, program, tmp_pat
     assert [entry["path"] for entry in trace.metadata["devices"]] == [first, second]
 
 
-@pytest.mark.parametrize("options", [[], ["--without-io-start"]])
-def test_buffered_writes_on_a_file_system_add_up_with_the_counters(blkreel, loop_drive, tmp_path, options):
-    """Merges, journal, flushes with and without data, discards: what the kernel counts is what the trace holds."""
-    drive = loop_drive(128 << 20)
-    # Nothing is left for the kernel to write by itself while the capture begins and ends.
-    subprocess.run(["mkfs.ext4", "-q", "-E", "lazy_itable_init=0,lazy_journal_init=0", drive], check=True)
-    mount = tmp_path / "fs"
-    mount.mkdir()
-    subprocess.run(["mount", "-o", "discard", drive, mount], check=True)
-    subprocess.run(["sync", "--file-system", mount], check=True)
-    script = ("for i in 1 2 3 4 5 6 7 8; do dd if=/dev/zero of=f$i bs=64k count=16 conv=fsync status=none; done;"
-              " sync; rm f1 f3; sync; fstrim .")
-    try:
-        result = blkreel("capture", "--path", mount, "-o", tmp_path / "t.parquet", "--json",
-                         *options, "--", "sh", "-c", script, cwd=mount)
-    finally:
-        subprocess.run(["umount", mount], check=True)
-    summary = json.loads(result.stdout)
-    assert summary["devices"] == [drive]
-    assert summary["missing"] == []
-    counts = summary["diskstats"]["drives"][0]
-    assert counts["diskstats"]["flush"] > 0 and counts["diskstats"]["discard"] > 0
-    assert abs(summary["diskstats"]["difference"]) <= 1
-    assert summary["bytes"]["write"] >= 8 << 20
+@pytest.mark.parametrize("kind", ["tp_btf", "raw_tp"])
+def test_every_io_of_fio_is_a_row(blkreel, zram_drive, program, tmp_path, kind):
+    """A driver that makes no requests: its bios are recorded."""
+    job, summary, rows = fio_capture(blkreel, zram_drive, tmp_path / "t.parquet", program("fio"), "--rw=randrw",
+                                     capture=[zram_drive, "--programs", kind])
+    assert (rows.op == OPS["read"]).sum() == job["read"]["total_ios"]
+    assert (rows.op == OPS["write"]).sum() == job["write"]["total_ios"]
+    assert set(rows.length_bytes) == {4096} and rows.offset_bytes.between(0, (16 << 20) - 4096).all()
+    assert (rows.latency_ns >= 0).all() and set(rows.status) == {0}
+    assert (rows.queue_ns == -1).all()  # a bio has no queue to wait in
+    assert summary["diskstats"]["difference"] == 0 and summary["missing"] == []
+    trace = open_trace(tmp_path / "t.parquet")
+    assert trace.metadata["capture_layer"] == "bio"
+    # What would block is done by workers of io_uring; their process is fio all the same.
+    assert {trace.metadata["threads"][str(tid)]["process"] for tid in set(rows.tid)} == {"fio"}
+
+
+def test_discards_and_one_large_bio(blkreel, zram_drive, tmp_path):
+    script = (f"dd if=/dev/zero of={zram_drive} bs=1M count=1 oflag=direct status=none; "
+              f"blkdiscard -o 1048576 -l 65536 {zram_drive}")
+    blkreel("capture", zram_drive, "-o", tmp_path / "t.parquet", "--", "sh", "-c", script)
+    rows = open_trace(tmp_path / "t.parquet").table().to_pandas()
+    assert rows.length_bytes[rows.op == OPS["write"]].sum() == 1 << 20
+    discards = rows[rows.op == OPS["discard"]]
+    assert discards.length_bytes.sum() == 65536 and discards.offset_bytes.min() == 1 << 20
+
+
+def test_drives_with_and_without_requests_in_one_trace(blkreel, zram_drive, loop_drive, tmp_path):
+    loop = loop_drive()
+    script = f"for d in {zram_drive} {loop}; do dd if=$d of=/dev/null bs=4k count=50 iflag=direct status=none; done"
+    blkreel("capture", zram_drive, loop, "-o", tmp_path / "t.parquet", "--", "sh", "-c", script)
+    trace = open_trace(tmp_path / "t.parquet")
+    rows = trace.table().to_pandas()
+    layers = {Path(device["path"]).name: device["layer"] for device in trace.metadata["devices"]}
+    assert layers == {zram_drive.name: "bio", Path(loop).name: "request"}
+    assert sorted(rows.groupby("device").size()) == [50, 50]
+    assert trace.metadata["capture_layer"] == "mixed"

@@ -74,20 +74,6 @@ def test_a_loop_device_and_the_drive_below_it_are_two_layers(rows_of, blkreel, l
     assert refused.returncode == 1 and "each I/O twice" in refused.stderr and "--device 1" in refused.stderr
 
 
-def test_preflush_of_a_journal_commit_is_kept(rows_of, loop_drive, tmp_path):
-    drive, mount = loop_drive(64 << 20), tmp_path / "fs"
-    subprocess.run(["mkfs.ext4", "-q", drive], check=True)
-    mount.mkdir()
-    subprocess.run(["mount", drive, mount], check=True)
-    try:
-        rows = rows_of(drive, f"for i in 1 2 3; do echo x > {mount}/f$i; sync; done")
-    finally:
-        subprocess.run(["umount", mount], check=True)
-    commits = flagged(rows[rows.op == OPS["write"]], "preflush")
-    assert len(commits) >= 1 and len(flagged(commits, "fua")) == len(commits)
-    assert len(flagged(rows, "metadata")) >= 1
-
-
 def test_discards_and_zeroes(rows_of, loop_drive):
     drive = loop_drive(64 << 20, where="disk")
     rows = rows_of(drive, f"blkdiscard --offset 8MiB --length 16MiB {drive};"

@@ -49,9 +49,3 @@ def test_it_excludes_the_names_of_files(loop_drive, blkreel, tmp_path):
                      check=False)
     assert result.returncode == 2 and "--private records no names" in result.stderr
     assert not (tmp_path / "t.parquet").exists()
-
-
-def test_other_sources_record_names(loop_drive, blkreel, tmp_path):
-    result = blkreel("capture", loop_drive(), "-o", tmp_path / "t.parquet", "--private", "--source", "ftrace", "--",
-                     "true", check=False)
-    assert result.returncode == 2 and "--private" in result.stderr

@@ -11,6 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from capture_sources import probe, skip_unless_it_runs
+from loop_device import ext4
 from spooled import rows_on_disk
 from waiting import wait_until
 
@@ -31,8 +32,8 @@ def drive(loop_drive):
     return loop_drive(64 << 20)
 
 
-def capture(blkreel, name, drive, trace, *command, check=True):
-    result = blkreel("capture", drive, "--source", name, "-o", trace, "--json", "--", *command, check=False)
+def capture(blkreel, name, drive, trace, *command, check=True, options=()):
+    result = blkreel("capture", drive, "--source", name, *options, "-o", trace, "--json", "--", *command, check=False)
     if check and result.returncode not in (0, 3):
         raise AssertionError(result.stderr)
     return json.loads(result.stdout), open_trace(trace).table().to_pandas()
@@ -135,21 +136,14 @@ def test_the_counters_agree_on_a_drive_that_is_in_use_when_the_capture_begins(bl
     assert summary["missing"] == [] and len(rows) >= 50
 
 
-@pytest.mark.parametrize("name", SOURCES)
-def test_flushes_discards_and_merges_add_up_with_the_counters(blkreel, tracer, drive, tmp_path, name):
+@pytest.mark.parametrize(("name", "options"), [*((name, ()) for name in SOURCES), ("bpf", ("--without-io-start",))])
+def test_flushes_discards_and_merges_add_up_with_the_counters(blkreel, tracer, drive, tmp_path, name, options):
     skip_unless_it_runs(name, drive)
-    # Nothing is left for the kernel to write by itself while the capture begins and ends.
-    subprocess.run(["mkfs.ext4", "-q", "-E", "lazy_itable_init=0,lazy_journal_init=0", drive], check=True)
-    mount = tmp_path / "fs"
-    mount.mkdir()
-    subprocess.run(["mount", drive, mount], check=True)
-    subprocess.run(["sync", "--file-system", mount], check=True)
-    script = (f"cd {mount}; for i in 1 2 3 4; do dd if=/dev/zero of=f$i bs=64k count=16 conv=fsync status=none; done; "
+    script = ("for i in 1 2 3 4; do dd if=/dev/zero of=f$i bs=64k count=16 conv=fsync status=none; done; "
               "rm f1; sync; fstrim .")
-    try:
-        summary, rows = capture(blkreel, name, drive, tmp_path / "t.parquet", "sh", "-c", script)
-    finally:
-        subprocess.run(["umount", mount], check=True)
+    with ext4(drive, tmp_path / "fs") as mount:
+        summary, rows = capture(blkreel, name, drive, tmp_path / "t.parquet", "sh", "-c", f"cd {mount}; {script}",
+                                options=options)
     skip_where_told(name, summary)
     counts = summary["diskstats"]["drives"][0]["diskstats"]
     assert summary["ios"]["flush"] == counts["flush"] > 0

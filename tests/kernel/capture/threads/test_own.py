@@ -176,26 +176,6 @@ def test_a_control_group_that_is_created_again_is_another_one(started, loop_driv
     assert bool(warnings) == replaced
 
 
-def test_files_are_named_where_asked_for(blkreel, loop_drive, tmp_path):
-    drive, mount = loop_drive(64 << 20), tmp_path / "fs"
-    subprocess.run(["mkfs.ext4", "-q", drive], check=True)
-    mount.mkdir()
-    subprocess.run(["mount", drive, mount], check=True)
-    try:
-        (mount / "level1.dat").write_bytes(b"x" * (1 << 20))
-        subprocess.run(["sync", "--file-system", mount], check=True)
-        blkreel("capture", "--path", mount, "-o", tmp_path / "t.parquet", "--files", "--cold", "--",
-                "cat", mount / "level1.dat")
-        inode = (mount / "level1.dat").stat().st_ino
-    finally:
-        subprocess.run(["umount", mount], check=True)
-    trace = open_trace(tmp_path / "t.parquet")
-    read = trace.table().to_pandas().query(f"op == 0 and inode == {inode}")
-    assert read.length_bytes.sum() == 1 << 20
-    assert [entry["path"].rpartition("/")[2] for entry in trace.metadata["files"] if entry["inode"] == inode] == [
-        "level1.dat"]
-
-
 @pytest.mark.parametrize("words, text", [
     (["--workload-only"], "no workload to record"),
     (["--until-exit"], "add --pid"),

@@ -1,9 +1,7 @@
 """Which completion let a thread go on, where the workload itself says which it must have been."""
 
-import json
 import sys
 
-import numpy as np
 import pytest
 
 from blkreel.traces.format.reader import open_trace
@@ -74,18 +72,6 @@ def test_think_time_is_from_that_completion(blkreel, loop_drive, program, tmp_pa
     assert (known.think_ns >= 0).all() and (rows.think_ns[rows.waited_on < 0] == 0).all()
 
 
-def test_pauses_are_think_time(blkreel, loop_drive, program, tmp_path):
-    """A thread that computes or sleeps between its reads depends on the read all the same."""
-    rows = captured(blkreel, program("fio"), loop_drive(256 << 20), tmp_path / "t.parquet",
-                    [*ONE_AT_A_TIME["direct"], "--thinktime=1ms", "--number_ios=200"])
-    for own in [own for _, own in rows.groupby("tid") if len(own) >= 100]:
-        right = own.waited_on.to_numpy()[1:] == own.index.to_numpy()[:-1]
-        # Nobody knows who waited for a completion that the kernel kept from BPF.
-        seen = own.latency_ns.to_numpy()[:-1] >= 0
-        assert seen.mean() > 0.5 and right[seen].mean() >= 0.99
-        assert np.median(own.think_ns.to_numpy()[1:]) >= 1_000_000
-
-
 @pytest.mark.parametrize("engine", ["io_uring", "libaio"])
 @pytest.mark.parametrize("depth", [1, 8])
 def test_in_a_queue_each_waited_for_one_that_was_done(blkreel, loop_drive, program, tmp_path, engine, depth):
@@ -146,12 +132,3 @@ def test_who_polls_an_io_uring_waits_for_none(blkreel, loop_drive, program, tmp_
     # The thread may sleep for memory, or for code of the program.
     assert (~rows.waited_on.isin(rows.index)).mean() >= 0.9
     assert (rows.blocked_ns.diff()[1:] == 0).mean() >= 0.9
-
-
-def test_the_first_read_has_no_known_cause(blkreel, loop_drive, tmp_path):
-    drive = loop_drive()
-    result = blkreel("capture", drive, "-o", tmp_path / "t.parquet", "--json", "--",
-                     "dd", f"if={drive}", "of=/dev/null", "bs=4k", "count=1", "iflag=direct", "status=none")
-    rows = open_trace(tmp_path / "t.parquet").table().to_pandas()
-    assert json.loads(result.stdout)["rows"] == len(rows) == 1
-    assert rows.waited_on[0] == -1 and rows.think_ns[0] == 0
