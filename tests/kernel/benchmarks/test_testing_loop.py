@@ -4,11 +4,12 @@ import hashlib
 import json
 import os
 import signal
-import subprocess
 from pathlib import Path
 
 import pytest
 from helpers import helpers_of
+from loop_device import ext4
+from small_benchmark import TWO_DEPTHS
 from waiting import wait_until
 
 from blkreel.traces.format.reader import open_trace
@@ -17,29 +18,8 @@ pytestmark = pytest.mark.kernel
 
 MIB = 1 << 20
 DRIVE_BYTES = 64 * MIB
-RECIPE = """
-title = "two depths"
-explain = "writes at random, at two depths"
-report = "depths"
-[parameters.time]
-kind = "time"
-value = "300ms"
-about = "how long each"
-[[steps]]
-do = "state"
-state = "full"
-[[steps]]
-each = { depth = [1, 8] }
-do = "measure"
-role = "depth"
-name = "depth {depth}"
-time = "= time"
-  [[steps.streams]]
-  name = "writer"
-  op = "write"
-  block = "4K"
-  depth = "= depth"
-"""
+RECIPE = TWO_DEPTHS.replace("50ms", "300ms").replace(
+    "[[steps]]\neach", '[[steps]]\ndo = "state"\nstate = "full"\n[[steps]]\neach')
 
 
 @pytest.fixture
@@ -138,17 +118,6 @@ def test_an_interruption_costs_one_step(blkreel, started_test, recipe, loop_driv
     assert [path.name for path in (output / "steps").glob("*.interrupted-1")] == ["02-depth-1.interrupted-1"]
 
 
-def test_a_dry_run_touches_nothing(blkreel, recipe, loop_drive, tmp_path):
-    drive = loop_drive(DRIVE_BYTES)
-    before = hashlib.sha256(loop_drive.image_of(drive).read_bytes()).hexdigest()
-    shown = blkreel("test", recipe, "--on", drive, "--dry-run").stdout
-    assert "state full" in shown
-    assert "4 KiB random writes at depth 8" in shown
-    document = json.loads(blkreel("test", recipe, "--on", drive, "--dry-run", "--json").stdout)
-    assert [step["do"] for step in document["steps"]] == ["state", "measure", "measure"]
-    assert hashlib.sha256(loop_drive.image_of(drive).read_bytes()).hexdigest() == before
-
-
 def test_what_cannot_be_is_refused_before_anything_is_touched(blkreel, recipe, loop_drive, tmp_path):
     drive = loop_drive(DRIVE_BYTES)
     image = loop_drive.image_of(drive)
@@ -157,31 +126,19 @@ def test_what_cannot_be_is_refused_before_anything_is_touched(blkreel, recipe, l
     recipe_of_nowhere = tmp_path / "nowhere.toml"
     recipe_of_nowhere.write_text(RECIPE.replace('state = "full"', 'state = "pristine"'))
     for arguments, exit_code, words in (
-            (["mixed-random", "--on", drive, "-o", out], 2, ["the test needs 64.0 GB", "--fit"]),
-            (["no-such-test", "--on", drive, "-o", out], 2, ["no such test", "mixed-random"]),
             ([recipe_of_nowhere, "--on", drive, "-o", out], 2, ["pristine"]),
-            ([recipe, "--on", drive, "-o", out, "--set", "depht=3"], 2, ["unknown parameter 'depht'"]),
             ([recipe, "--on", drive, "-o", out, "--set", "time"], 2, ["--set: 'time' has no value"]),
             ([recipe, "--on", "nil:1GiB", "-o", out], 2, ["not a drive"]),
-            (["trace", "--on", drive, "-o", out, "--set", "trace="], 2, ["no trace to replay"]),
             (["trace", "--on", drive, "-o", out], 1, ["--map wrap"]),
-            ([recipe, "--on", drive], 2, ["missing option '-o'"]),
-            (["--resume", out], 1, ["is not a test directory"]),
-            ([recipe, "--resume", out], 2, ["has no effect with --resume"])):
+            ([recipe, "--on", drive], 2, ["missing option '-o'"])):
         result = blkreel("test", *arguments, check=False)
         assert result.returncode == exit_code, (arguments, result.stderr)
         for word in words:
             assert word in result.stderr, arguments
         assert not out.exists()
-    subprocess.run(["mkfs.ext4", "-q", drive], check=True)
-    mounted = tmp_path / "mounted"
-    mounted.mkdir()
-    subprocess.run(["mount", drive, mounted], check=True)
-    try:
+    with ext4(drive, tmp_path / "mounted"):
         result = blkreel("test", recipe, "--on", drive, "-o", out, check=False)
         assert result.returncode == 5
         assert "in use" in result.stderr
         assert not out.exists()
-    finally:
-        subprocess.run(["umount", mounted], check=True)
     assert before != hashlib.sha256(image.read_bytes()).hexdigest()  # by mkfs, so the check above can see a change

@@ -1,6 +1,5 @@
 """Replays on loop devices, from the command to the bytes on the image."""
 
-import hashlib
 import json
 
 import numpy as np
@@ -36,10 +35,6 @@ def random_trace(make_trace):
                           op=(random.random(count) < writes).astype(np.int8), **more)
 
     return make
-
-
-def sha256(path):
-    return hashlib.sha256(path.read_bytes()).hexdigest()
 
 
 def rows(path):
@@ -103,19 +98,6 @@ def test_the_account_adds_up_with_the_records(blkreel, loop_drive, random_trace,
     assert blkreel("check", tmp_path / "run").returncode == 0
     reasons = run["verdict"]["reasons"]
     assert {reason["code"] for reason in reasons if reason["level"] == "invalid"} <= HOST_REASONS, reasons
-
-
-def test_a_dry_run_touches_nothing(blkreel, loop_drive, random_trace, tmp_path):
-    drive = loop_drive(DRIVE_BYTES)
-    before = sha256(loop_drive.image_of(drive))
-    trace = random_trace()
-    text = blkreel("replay", trace, "--on", drive, "-o", tmp_path / "run", "--dry-run").stdout
-    assert "nothing written" in text
-    document = json.loads(blkreel("replay", trace, "--on", drive, "--dry-run", "--json").stdout)
-    assert document["ops"]["read"] + document["ops"]["write"] == 2000
-    assert document["prefill"]["bytes"] > 0
-    assert sha256(loop_drive.image_of(drive)) == before
-    assert not (tmp_path / "run").exists()
 
 
 def test_a_loop_device_through_the_page_cache_is_no_drive(blkreel, loop_drive, random_trace, tmp_path):

@@ -261,8 +261,9 @@ def test_after_ctrl_c_the_interrupted_repetition_is_replayed_again(blkreel, imag
 
 @pytest.mark.parametrize("words", [("replay", "TRACE", "--on"), ("precondition", "--state", "full"),
                                    ("test", "qd1", "--quick", "--fit", "--on")], ids=lambda words: words[0])
-def test_a_dry_run_says_what_would_be_refused(blkreel, trace, tmp_path, words):
+def test_a_dry_run_touches_nothing_and_says_what_would_be_refused(blkreel, trace, tmp_path, words):
     (tmp_path / "photos.img").write_bytes(b"precious" * (8 << 20))
+    before = set(tmp_path.rglob("*"))
     drive = [str(tmp_path / "photos.img")]
     command = [str(trace) if word == "TRACE" else word for word in words]
     result = blkreel(*command[:1], *(drive if command[0] == "precondition" else []), *command[1:],
@@ -270,6 +271,9 @@ def test_a_dry_run_says_what_would_be_refused(blkreel, trace, tmp_path, words):
     said = " ".join(result.stderr.split())
     assert "without --dry-run this is refused" in said and "has data, and this overwrites it" in said
     assert "--dry-run" not in said.partition("to confirm: ")[2] and "--destroy" in said
+    made = {path.name for path in set(tmp_path.rglob("*")) - before}
+    assert made <= {"state", "processes-not-checked"}
+    assert (tmp_path / "photos.img").read_bytes() == b"precious" * (8 << 20)
 
 
 def test_until_valid_is_bounded(repeated, tmp_path):

@@ -269,9 +269,13 @@ def test_rounds_go_on(target, slower, rounds, note):
 
 
 def test_a_state_that_cannot_be_remembered(target, monkeypatch):
+    """Before anything is written: what nobody remembers would be lost on the next replay."""
     monkeypatch.setenv("BLKREEL_STATE_DIR", "/proc/nowhere")
-    with pytest.raises(BlkreelError, match="BLKREEL_STATE_DIR"):
-        drive_state.save(target, DriveState(name="full"))
+    engine = FakeEngine()
+    state = state_for("full", target.size_bytes, target.block_bytes, seed=1)
+    with pytest.raises(BlkreelError, match="cannot save the state of .*export BLKREEL_STATE_DIR=DIR"):
+        Preparation(target, state, 1, progress, engine=engine, verifies=False).run()
+    assert not engine.calls
 
 
 def test_a_disk_that_is_full_at_the_very_end_costs_no_row(plan, tmp_path, monkeypatch):
