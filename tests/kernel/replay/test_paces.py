@@ -1,13 +1,13 @@
 """Paces, lanes and several drives as the records of real drives show them."""
 
-import hashlib
 import signal
-import subprocess
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
 import pytest
+from empty_image import digest
+from loop_device import ext4
 from small_trace import new_trace
 
 from blkreel.replay.drive.target import find_target
@@ -48,10 +48,6 @@ def replay(blkreel, tmp_path):
         return account, opened.table().to_pandas().sort_values("source_row").reset_index(drop=True)
 
     return run
-
-
-def sha256(path):
-    return hashlib.sha256(path.read_bytes()).hexdigest()
 
 
 def complete_ns(rows):
@@ -120,24 +116,6 @@ def test_a_turnaround_that_cannot_be_measured_is_unknown(loop_drive, tmp_path, m
     assert turnaround.turnaround_ns([find_target(loop_drive(DRIVE_BYTES))], False, run_engine) is None
 
 
-def test_a_stream_at_a_depth_of_its_own_beside_one_in_time(make_trace, replay, loop_drive):
-    stream = np.arange(3000) % 3 % 2
-    trace = make_trace(submit_ns=np.arange(3000) * MS // 10, stream=stream, op=np.where(stream == 1, READ, WRITE),
-                       offset_bytes=np.where(stream == 1, 0, MIB) + np.arange(3000) % 200 * 4096)
-    simulated = f"nil:{DRIVE_BYTES},read_latency=50us,clock=virtual"
-    for target in (loop_drive(DRIVE_BYTES), simulated):
-        account, rows = replay(trace, "--on", target, "--pace", "original", "--pace", "1:depth=4")
-        timed, reader = rows[rows["stream"] == 0], rows[rows["stream"] == 1]
-        assert (timed["due_ns"] - timed["due_ns"].iloc[0] == timed["source_row"] * MS // 10).all()
-        assert (reader["due_ns"] == -1).all()
-        events = np.concatenate([reader["submit_ns"], complete_ns(reader)])
-        steps = np.concatenate([np.ones(len(reader)), -np.ones(len(reader))])
-        assert np.cumsum(steps[np.lexsort((steps, events))]).max() <= 4
-        assert account["pace"]["streams"]["1"]["depth"] == 4
-    # How long a real drive takes for 1000 reads, four at a time, is nobody's to say; this one takes 12.5 ms.
-    assert complete_ns(reader).max() < timed["due_ns"].max(), "the reader need not wait for the writer"
-
-
 def test_two_drives_on_one_clock(make_trace, replay, loop_drive):
     count = 400
     device = np.arange(count) % 2
@@ -160,13 +138,13 @@ def test_two_drives_on_one_clock(make_trace, replay, loop_drive):
 def test_nothing_is_written_to_one_drive_where_the_other_is_refused(make_trace, blkreel, loop_drive, tmp_path):
     trace = make_trace(submit_ns=np.arange(4) * MS, device=np.arange(4) % 2, op=WRITE)
     one, other = loop_drive(DRIVE_BYTES), loop_drive(DRIVE_BYTES, read_only=True)
-    before = sha256(loop_drive.image_of(one))
+    before = digest(loop_drive.image_of(one))
 
     def refused(*words, code):
         result = blkreel("replay", trace, "-o", tmp_path / "run", *words, check=False)
         assert result.returncode == code, result.stderr
         assert not (tmp_path / "run").exists()
-        assert sha256(loop_drive.image_of(one)) == before
+        assert digest(loop_drive.image_of(one)) == before
         return result.stderr
 
     assert "is read-only" in refused("--on", f"0={one}", "--on", f"1={other}", code=5)
@@ -188,15 +166,10 @@ def test_a_drive_is_flushed_as_often_as_the_captured_one(blkreel, loop_drive, re
 
     The row of the block has the flags of both flushes.
     """
-    source, mount, trace = loop_drive(64 * MIB), tmp_path / "fs", tmp_path / "commits.parquet"
-    subprocess.run(["mkfs.ext4", "-q", "-E", "lazy_itable_init=0,lazy_journal_init=0", source], check=True)
-    mount.mkdir()
-    subprocess.run(["mount", source, mount], check=True)
-    try:
+    source, trace = loop_drive(64 * MIB), tmp_path / "commits.parquet"
+    with ext4(source, tmp_path / "fs") as mount:
         blkreel("capture", source, "-o", trace, "--", "sh", "-c",
                 f"for i in 1 2 3; do echo x > {mount}/f$i; sync {mount}/f$i; done")
-    finally:
-        subprocess.run(["umount", mount], check=True)
     captured = open_trace(trace)
     rows = captured.table().to_pandas()
     both = FLAGS["preflush"] | FLAGS["fua"]

@@ -4,12 +4,10 @@ The letters: a first F is a flush before, R W D the op (N: without data, as a wr
 and S, a hint of the submitter's, is left out here.
 """
 
-import errno
 from pathlib import Path
 
 import numpy as np
 import pytest
-from empty_image import empty_image
 
 from blkreel.traces.format.schema import FLAGS, OPS
 
@@ -137,17 +135,6 @@ def test_a_drive_without_requests(zram_drive, a_plan, issue, issued_to):
     assert totals["altered"]["fua_without_cache"] == totals["altered"]["flush_without_cache"] == 1
 
 
-def test_a_flush_is_not_a_file_systems_fsync(loop_drive, a_plan, issue, issued_to):
-    """Nothing goes to the drive with it: no journal, no inode, no data."""
-    drive = loop_drive(SIZE)
-    issue(a_plan(np.zeros(1), op=OPS["write"]), target=drive, may_write=True)
-    seen = issued_to(drive)
-    issue(a_plan(np.zeros(50), op=OPS["flush"], length_bytes=0), target=drive, depth=8, may_write=True)
-    requests = seen()
-    assert set(letters(requests)) <= {"F", "FF"}
-    assert not any(size for _, _, size in requests)
-
-
 def test_long_discards_are_told_as_split(loop_drive, a_plan, issue, issued_to):
     drive = loop_drive(SIZE)
     limit = Path("/sys/block", Path(drive).name, "queue/discard_max_bytes")
@@ -178,16 +165,3 @@ def test_a_discard_does_not_hold_the_row_behind_it(loop_drive, a_plan, issue):
         # One that waited for the discard would be behind it each time. That of both it is the thread that loses its
         # processor, between the two and for longer than the discard takes, happens here and there.
         assert np.median(complete[::2] - submit[1::2]) > 0
-
-
-def test_errors_are_recorded_by_row_and_kind(loop_drive, a_plan, issue, tiny_filesystem):
-    image = empty_image(tiny_filesystem / "image", 16 * MIB)
-    op = np.array([OPS["write"]] * 8 + [OPS["read"]] * 2)
-    totals, records = issue(a_plan(np.r_[np.arange(8) * 2 * MIB, 0, MIB], op=op,
-                                   length_bytes=np.r_[[MIB] * 8, 4096, 4096]),
-                            target=image, may_write=True, direct=False, depth=1)
-    failed = records["status"] != 0
-    assert failed.any() and not failed[8:].any()
-    assert set(records["status"][failed]) <= {-errno.ENOSPC, -errno.EIO}
-    assert totals["error_ops"] == failed.sum()
-    assert totals["first_error_row"] == records["source_row"][failed][0]
