@@ -1,6 +1,5 @@
 """What is measured beside a replay on a loop device: its clock, its rate, what a kill leaves, what others did."""
 
-import json
 import os
 import signal
 import subprocess
@@ -124,30 +123,3 @@ def test_a_killed_run_keeps_its_samples(blkreel, loop_drive, trace, tmp_path):
     assert not spool.exists() and (run / FILE).exists()
     meter = int((tmp_path / "meter").read_text())
     wait_until(lambda: not os.path.exists(f"/proc/{meter}"))  # noqa: PTH110
-
-
-def test_ctrl_c_while_a_meter_is_waited_for_leaves_nothing(blkreel, loop_drive, trace, tmp_path):
-    process = blkreel.start("replay", trace(), "--on", loop_drive(DRIVE_BYTES), "-o", tmp_path / "run",
-                            "--power-command", f"echo $$ > {tmp_path}/meter; exec sleep 100", **UNREAD)
-    wait_until(lambda: (tmp_path / "meter").exists() and (tmp_path / "meter").read_text(), process)
-    process.send_signal(signal.SIGINT)
-    code = process.wait(300)
-    if not (tmp_path / "run/records.parquet").exists():  # else the signal came when the waiting was over
-        assert code != 0 and not (tmp_path / "run").exists()
-    meter = int((tmp_path / "meter").read_text())
-    wait_until(lambda: not os.path.exists(f"/proc/{meter}"))  # noqa: PTH110
-
-
-def test_a_meter_that_dies_costs_neither_the_run_nor_what_it_said(blkreel, loop_drive, trace, tmp_path):
-    # Its samples cover 40 ms, however long its start takes.
-    meter = ("n=$(date +%s%N); for i in 0 1 2 3 4; do m=$((n + i * 10000000)); "
-             "printf '%d.%09d 2\\n' $((m / 1000000000)) $((m % 1000000000)); done; echo overheated >&2; exit 7")
-    result = replayed(blkreel, trace(), "--on", loop_drive(DRIVE_BYTES), "-o", tmp_path / "run", "--power-command",
-                      meter, "--json")
-    run = json.loads(result.stdout)["run"]
-    assert run["completed_ops"] == run["planned_ops"]
-    notes = run["telemetry"]["notes"]["power_w"]
-    assert "exited with 7" in notes[-1] and "overheated" in notes[-1]
-    assert read_telemetry(tmp_path / "run").sensors["power_w"]["samples"] == 5
-    texts = [reason["text"] for reason in run["verdict"]["reasons"]]
-    assert any("power not measured" in text for text in texts)

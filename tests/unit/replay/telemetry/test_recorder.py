@@ -1,5 +1,6 @@
 """What is measured beside a run, from its sources to its account; the run goes on whatever becomes of them."""
 
+import os
 import threading
 import time
 from dataclasses import replace
@@ -136,8 +137,10 @@ def test_a_log_that_covers_the_run_is_cut_to_it(target, tmp_path):
     assert found.sensors["power_w"]["samples"] < 20
 
 
-def test_a_run_that_fails_still_ends_what_was_begun(target, tmp_path):
-    options = TelemetryOptions(power_command="echo 0 1; exec sleep 100")
+@pytest.mark.parametrize("begins", ["echo 0 1", "sleep 0.2; kill -INT {pid}"])
+def test_a_run_that_fails_still_ends_what_was_begun(target, tmp_path, begins):
+    """The second is a Ctrl-C while the first line of the meter is waited for."""
+    options = TelemetryOptions(power_command=f"{begins.format(pid=os.getpid())}; exec sleep 100")
     recorder = Recorder(options, [target], tmp_path, False)
     before = threading.active_count()
     with pytest.raises(KeyboardInterrupt), recorder:
