@@ -125,12 +125,6 @@ def test_program_and_replay_stand_side_by_side_on_both_drives_and_typical_ones_a
     assert len([path for path in (output / "runs").iterdir() if path.is_dir()]) == 2 * PAIRS + len(typical_drives())
 
 
-def test_it_fits_80_columns_but_for_the_answer(demo):
-    _, result = demo
-    lines = result.stdout.splitlines()
-    assert max(map(len, lines[:-2])) <= 80, "\n".join(lines)
-
-
 # Step 3: beside the program runs a writer. Step 5: on the emulated drive.
 @pytest.mark.usefixtures("require_root")
 @pytest.mark.parametrize(("number", "code", "step"), [(signal.SIGTERM, 143, 3), (signal.SIGINT, 130, 5)])
