@@ -1,11 +1,9 @@
-"""Colors, font and logo of an editor's own, in pages and pictures."""
-
-import struct
+"""Colors of pages and charts: readable on what is behind them (WCAG 2.1, AA); font and logo of an editor's own."""
 
 import pytest
 from synthetic_pages import made
 
-from blkreel.analysis.charts.theme import COLORS
+from blkreel.analysis.charts.theme import COLORS, INKS, NO_BRAND
 from blkreel.analysis.report import export
 from blkreel.analysis.report.html.rendering import render_page
 from blkreel.analysis.report.page import brand
@@ -22,6 +20,10 @@ category = ["#111111", "#222222"]
 [dark]
 accent = "#abcdef"
 """
+TEXTS = [("text", "page"), ("muted", "page"), ("link", "page"), ("text", "soft"), ("muted", "soft"), ("link", "soft"),
+         ("text", "marked"), ("muted", "marked"), ("link", "marked"), ("good", "good_back"), ("mild", "mild_back"),
+         ("bad", "bad_back"), ("bad", "page"), ("page", "text"), ("accent", "page"), ("near", "page")]
+MARKS = ["accent", "near", "plain", "read", "text", "muted"]
 
 
 @pytest.fixture
@@ -67,9 +69,33 @@ def test_what_a_theme_file_may_not_hold_is_an_error_with_its_key(tmp_path, text,
         brand.load(path)
 
 
-@pytest.mark.parametrize(("width", "scale", "pixels"), [(700, 1, 700), (900, 2, 1800)])
-def test_a_picture_has_the_width_that_was_asked_for(tmp_path, width, scale, pixels):
-    page = made(3, paces=1, steps=20)
-    export.View("png", "s0-wait", width=width, scale=scale).write({}, lambda: page, tmp_path / "wait.png")
-    (own,) = struct.unpack(">I", (tmp_path / "wait.png").read_bytes()[16:20])
-    assert own == pytest.approx(pixels, abs=2 * scale)
+def luminance(color):
+    parts = [int(color[start:start + 2], 16) / 255 for start in (1, 3, 5)]
+    linear = [part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4 for part in parts]
+    return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
+
+
+def contrast(one, other):
+    light, dark = sorted((luminance(one), luminance(other)), reverse=True)
+    return (light + 0.05) / (dark + 0.05)
+
+
+def test_contrast_of_known_colors():
+    assert contrast("#000000", "#ffffff") == pytest.approx(21)
+    assert contrast("#777777", "#ffffff") == pytest.approx(4.48, abs=0.01)
+
+
+@pytest.mark.parametrize("theme", COLORS)
+@pytest.mark.parametrize(("front", "back", "least"), [*((*pair, 4.5) for pair in TEXTS),
+                                                      *((mark, "page", 3) for mark in MARKS)])
+def test_texts_and_marks_stand_out(theme, front, back, least):
+    assert contrast(COLORS[theme][front], COLORS[theme][back]) >= least
+
+
+@pytest.mark.parametrize("theme", COLORS)
+def test_the_highlight_stands_out_from_what_stands_back(theme):
+    colors = COLORS[theme]
+    # Told by brightness too, for those who see no hues.
+    assert contrast(colors["accent"], colors["other"]) >= 1.8
+    categories = {f"category_{index}" for index in range(len(colors["category"]))}
+    assert {param["name"] for param in NO_BRAND.config(theme)["params"]} == {*INKS, *categories}

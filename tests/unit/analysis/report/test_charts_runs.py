@@ -1,12 +1,9 @@
 """Charts over runs and I/O by I/O: they draw the pairs, ties and background writes of the document."""
 
-import json
 
 import pytest
 from synthetic_runs import write_run
 
-from blkreel.analysis.charts.model import MOST_MARKS
-from blkreel.analysis.charts.spec import inline_data, without
 from blkreel.analysis.compare.interference import interference
 from blkreel.analysis.compare.paired import paired
 from blkreel.analysis.metrics.measure import measure
@@ -121,12 +118,3 @@ def test_what_writes_do_is_drawn_by_bins_and_no_cause_is_claimed(compared):
             for row in view["data"]["values"] if row["entry"] == BASE} == expected
     assert {row["entry"] for row in drawn} == {BASE, OTHER}
     assert "partly their result" in chart.notes[0] and "not asked for" in chart.notes
-
-
-def test_charts_over_runs_stay_small_and_lose_their_hidden_drives(compared):
-    _, charts = compared
-    for id_ in ("read-wait", "paired", "interference"):
-        assert len(inline_data(charts[id_].spec)) <= MOST_MARKS
-        text = json.dumps(without(charts[id_].spec, {OTHER})["layer"] if id_ != "interference" else
-                          without(charts[id_].spec, {OTHER})["vconcat"])
-        assert f'"entry": "{OTHER}"' not in text

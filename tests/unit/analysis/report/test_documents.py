@@ -289,12 +289,3 @@ def test_report_command(blkreel, tmp_path):
     assert "Throughput by busy time" in shown.stdout and "n too small (n=" in shown.stdout
     assert json.loads(blkreel("report", trace, "--json", "--gap", "5ms").stdout)["parameters"]["burst_gap_ns"] == 5 * MS
     assert blkreel("report", trace, "--gap", "5", check=False).returncode == 2
-
-
-def test_a_report_says_what_held_the_replay_up(tmp_path, four_runs):
-    present.report(four_runs[0], tmp_path / "run.html")
-    page = (tmp_path / "run.html").read_text()
-    assert "In flight while busy, mean" in page
-    assert "preempted by another process" in page
-    present.report(write_trace(tmp_path / "t.parquet"), tmp_path / "trace.html")
-    assert "In flight while busy" not in (tmp_path / "trace.html").read_text()

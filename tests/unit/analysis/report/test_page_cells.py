@@ -13,7 +13,7 @@ from blkreel.analysis.report import export
 from blkreel.analysis.report.charts import paired
 from blkreel.analysis.report.columns import missing
 from blkreel.analysis.report.html import cells, rendering
-from blkreel.analysis.report.html.rendering import Explained, is_tall, render_page, unbroken
+from blkreel.analysis.report.html.rendering import Explained, render_page, unbroken
 from blkreel.common.errors import BlkreelError
 
 
@@ -131,12 +131,6 @@ def test_a_response_of_no_reads_lacks_reads_and_not_due_times():
     assert missing(shown, READ_RESPONSE_P99) == "no reads"
     shown["figures"]["read"]["ops"] = 5
     assert missing(shown, READ_RESPONSE_P99) == "no due times"
-
-
-def test_charts_of_many_drives_leave_room_beside_them_for_two():
-    def spec(drives):
-        return {"height": {"step": 40}, "data": {"values": [{"entry": str(each)} for each in range(drives)]}}
-    assert is_tall(spec(12)) and not is_tall(spec(3)) and not is_tall({"height": 250, "layer": []})
 
 
 def test_columns_of_one_name_say_of_which_table_they_are():

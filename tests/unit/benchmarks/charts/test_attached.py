@@ -12,7 +12,6 @@ from synthetic_tests import MadeTest, both, rows_of
 
 from blkreel.analysis.report import export, present
 from blkreel.benchmarks.present import attached_results, read_tests
-from blkreel.common.errors import UsageError
 
 pytestmark = pytest.mark.usefixtures("no_pictures")
 MS = 10**6
@@ -100,9 +99,3 @@ def test_an_invalid_benchmark_is_in_no_score(blkreel, review, benchmarks, tmp_pa
 def test_benchmarks_of_different_drives_name_the_drives_of_each(blkreel, benchmarks):
     refused = blkreel("compare", benchmarks[0], benchmarks[3], check=False)
     assert refused.returncode == 2 and "a-test: drive A; " in refused.stderr and "drive B)" in refused.stderr
-
-
-def test_a_benchmark_named_twice_is_refused(review):
-    _, _, tests = review
-    with pytest.raises(UsageError, match="named twice"):
-        read_tests([tests[0], tests[0]])

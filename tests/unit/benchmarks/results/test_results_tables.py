@@ -119,24 +119,6 @@ def test_the_page_holds_every_table_its_method_and_nothing_from_elsewhere(tmp_pa
         present.report_test(tmp_path / "t", page)
 
 
-def test_text_of_a_test_cannot_become_markup(tmp_path):
-    test = MadeTest(tmp_path / "t", "depths", name="<script>alert(1)</script>", quick=True)
-    test.step("depth", {"depth": 1, "state": "<b>"}, rows_of([0, MS], MS))
-    present.report_test(test.path, tmp_path / "t.html")
-    html = (tmp_path / "t.html").read_text()
-    assert "<script>alert" not in html and "state <b>" not in html and "Quick:" in html
-    assert "[bold]" not in printed(results_of(test.path))
-
-
-def test_parameters_stand_as_the_user_writes_them(tmp_path):
-    test = MadeTest(tmp_path / "t", "depths", parameters={"span": 64 * 10**9, "depths": [1, 2], "other": None})
-    test.told["parameters_text"] = {"span": "64 GB"}
-    test.step("depth", {"depth": 1}, closed_loop(10, MS))
-    present.report_test(test.path, tmp_path / "t.html")
-    html = (tmp_path / "t.html").read_text()
-    assert ">64 GB<" in html and ">1, 2<" in html
-
-
 # The installed command.
 
 def test_report_of_a_test(blkreel, tmp_path):
