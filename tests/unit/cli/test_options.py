@@ -75,11 +75,6 @@ def test_a_short_option_is_one_long_option():
     assert {"-o", "-q", "-v"} <= short.keys()
 
 
-@pytest.mark.parametrize("option", ["--json", "--quiet", "--verbose"])
-def test_every_command_has_it(option):
-    assert {command for command, name, _ in options() if name == option} == set(all_commands())
-
-
 @pytest.mark.parametrize("command", all_commands())
 def test_every_command_is_quiet_and_verbose(command, tmp_path, monkeypatch):
     """-q leaves nothing but errors, which main() prints; -v adds lines on stderr and changes nothing else."""
@@ -102,13 +97,6 @@ def test_every_command_is_quiet_and_verbose(command, tmp_path, monkeypatch):
     assert "--verbose" not in added[1]
     both = run("-q", "-v")
     assert isinstance(both.exception, UsageError) and "exclude each other" in str(both.exception)
-
-
-def test_no_output_is_stdout(blkreel, tmp_path):
-    """`--output` is of one type in all commands, as the test above asserts."""
-    result = blkreel("report", "sample:app-start", "-o", "-", check=False, cwd=tmp_path)
-    assert result.returncode == 2 and "-o -: no output goes to stdout" in result.stderr
-    assert not list(tmp_path.glob("*"))
 
 
 @pytest.mark.parametrize("words", [
