@@ -1,7 +1,10 @@
 """What a capture says about its own completeness."""
 
+from types import SimpleNamespace
+
 import pytest
 
+from blkreel.capture.flight_recorder import Ring
 from blkreel.capture.ledger import ended, incomplete, is_trustworthy, metadata_of, missing, unseen_share
 from blkreel.traces.format.metadata_types import missing_ios
 
@@ -158,3 +161,13 @@ def test_switched_off_counters_accuse_nobody(monkeypatch):
     end["drives"].append({"device": "259:0", "diskstats": {"read": 0}, "seen": {"read": 9}})
     assert missing(metadata_of(end, ["loop0", "pmem0"])) == []
     assert "the kernel's counters say 1,000" in missing(metadata_of(end, ["loop0", "loop1"]))[0]
+
+
+def test_losses_keep_their_unit_and_those_without_a_time():
+    """ftrace counts events, and not all of them have an interval."""
+    intervals = [{"cpu": 0, "first_ns": 1, "last_ns": 5, "count": 3},
+                 {"cpu": 1, "first_ns": 20, "last_ns": 30, "count": 4}]
+    lost = {"total": 10, "per_cpu": {"0": 5, "1": 5}, "intervals": intervals, "unit": "events"}
+    held = Ring.lost_since_begin(SimpleNamespace(dropped_until_ns=10), lost)
+    assert held == {"total": 7, "per_cpu": {"0": 2, "1": 5}, "intervals": intervals[1:], "unit": "events"}
+    assert Ring.lost_since_begin(SimpleNamespace(dropped_until_ns=None), lost) == lost

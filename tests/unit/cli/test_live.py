@@ -2,6 +2,7 @@
 
 import io
 import re
+import threading
 
 import numpy as np
 import pytest
@@ -13,6 +14,7 @@ from blkreel.capture.counters import Counters
 from blkreel.cli.ui.live_task import LiveTask
 from blkreel.cli.ui.live_view import LiveView, drive_metrics, format_sensors, process_metrics, sparkline
 from blkreel.cli.ui.progress import line_task
+from blkreel.cli.ui.pty_passthrough import PtyPassthrough
 from blkreel.traces.live import BUCKETS, Counts, Interval, RunCounter, buckets_of, interval_of, percentile_ns
 
 # tests/native/capture/live.c has the same.
@@ -222,3 +224,29 @@ def test_the_time_left_does_not_count_what_was_before_the_first_update(monkeypat
         task.update(done, "2 I/Os")
     assert capsys.readouterr().err.splitlines() == [
         "capturing: 0 %, 2 I/Os", "capturing: 25 %, 15 s left, 2 I/Os", "capturing: 50 %, 10 s left, 2 I/Os"]
+
+
+class OtherThread(Console):
+    """While it prints, the view is drawn by this thread and by another."""
+
+    def print(self, text, **options):
+        self.drawn = [text.plain, passthrough_of[self].pending()]
+        thread = threading.Thread(target=lambda: self.drawn.append(passthrough_of[self].pending()))
+        thread.start()
+        thread.join()
+
+
+passthrough_of = {}
+
+
+def test_an_unfinished_line_never_stands_above_the_lines_before_it():
+    console = OtherThread()
+    passthrough = passthrough_of[console] = PtyPassthrough(console)
+    passthrough._task = type("Task", (), {"refresh": lambda self: None})()
+    passthrough._print("hea")
+    passthrough._print("rd you\nno end of line")
+    assert [str(each) for each in console.drawn] == ["heard you", "no end of line", "hea"]
+    assert str(passthrough.pending()) == "no end of line"
+    passthrough._print("", last=True)
+    assert str(console.drawn[0]) == "no end of line" and passthrough.pending() is None
+    passthrough.end()
