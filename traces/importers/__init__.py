@@ -113,7 +113,7 @@ def files_of(names: list[Path]) -> list[Path]:
         if name.is_dir() and not matches:
             raise UsageError(f"{name} is a directory", f"name its files, for example: blkreel import {name}/* ...")
         if not matches and name.exists():
-            raise UsageError(f"{name} is a pipe or a device", "write it to a file first: an import reads its head twice")
+            raise UsageError(f"{name} is a pipe or a device", "write it to a file first: an import reads it twice")
         if not matches:
             raise UsageError(f"no such file: {name}", "name a file, or the common beginning of its files' names")
         files += [file for file in matches if file not in files]
