@@ -47,7 +47,8 @@ class PowerLog:
         """
         rows = _rows(self.path)
         columns, first_row = self._columns(rows)
-        seconds, watts, invalid = [], [], 0
+        seconds: list[float] = []
+        watts, invalid = [], 0
         for row in rows[first_row:]:
             time_s, power_w = _time_s(row, columns[0], seconds[-1] if seconds else 0.0), _product(row, columns[1:])
             if time_s is None or power_w is None:
