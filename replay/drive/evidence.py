@@ -5,6 +5,7 @@ path, inode, birth time and size. Changed contents show in the kernel's counts o
 modification time and allocated size.
 """
 
+import re
 from contextlib import suppress
 from pathlib import Path
 from typing import NotRequired, TypedDict
@@ -50,8 +51,10 @@ def identity_words(target: Target) -> str:
         except OSError:
             words = f"{image}:{drive.size_bytes}"
     else:
-        # A volume's identifier is as lasting as the volume.
+        # A volume's identifier is as lasting as the volume. That of cryptsetup without a header has its name only.
         lasting = _sysfs_text(target, "dm/uuid") or _sysfs_text(target, "md/uuid")
+        if lasting.startswith("CRYPT-") and not re.match(r"CRYPT-\w+-[0-9a-f]{32}-", lasting):
+            lasting = ""
         words = f"{drive.name}:{drive.model}:{drive.size_bytes}:{lasting or power_of(target)}"
     return f"{words}:{target.partition}"
 
