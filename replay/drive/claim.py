@@ -81,6 +81,11 @@ def is_held(target: Target) -> bool:
     return target.identity in _claims
 
 
+def held_targets() -> list[Target]:
+    """The targets that this process has claimed."""
+    return [claim.target for claim in _claims.values()]
+
+
 @contextmanager
 def held(target: Target) -> Iterator[Claim | None]:
     """Claim the target while the block runs: mounts, volumes, partitioning tools and a second blkreel fail or wait.

@@ -1,12 +1,13 @@
 """External I/O on a target: the kernel's count minus the workload's I/Os."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
 
 from blkreel.common.device import SYS, multipath_paths
 from blkreel.common.system import text_in
 
+from .claim import held_targets
 from .target import Target
 
 _SECTOR_BYTES = 512
@@ -34,22 +35,28 @@ def count_around(target: Target) -> DiskCount | None:
     """As count_of(), of a volume with that of the volumes and partitions which share a drive with it."""
     if target.disk_block is None:
         return None
-    others = [read_count(block / "stat") for block in beside(target.disk_block)]
+    own = [held.disk_block for held in held_targets() if held.disk_block]
+    others = [read_count(block / "stat") for block in beside(target.disk_block, own)]
     return _sum([count_of_disk(target.disk_block), *others])
 
 
-def beside(disk: Path) -> list[Path]:
+def beside(disk: Path, own: Sequence[Path] = ()) -> list[Path]:
     """The volumes and partitions on the drives below a volume (dm, md) that are not below it themselves, as directories
-    in sysfs; none of a drive, whose own counters have all."""
-    stack = [disk]
-    for block in stack:
-        stack += [lower for slave in (block / "slaves").glob("*") if (lower := slave.resolve()) not in stack]
+    in sysfs; none of a drive, whose own counters have all. own: other volumes of the run, which are left out."""
     others: set[Path] = set()
-    for block in stack[1:]:
+    for block in _stack(disk)[1:]:
         others |= {holder.resolve() for holder in (block / "holders").glob("*")}
         if (block / "partition").exists():
             others |= {entry.parent for entry in block.parent.glob("*/partition")}
-    return sorted(others - set(stack))
+    return sorted(others.difference(*map(_stack, [disk, *own])))
+
+
+def _stack(disk: Path) -> list[Path]:
+    """A volume and what is below it."""
+    stack = [disk]
+    for block in stack:
+        stack += [lower for slave in (block / "slaves").glob("*") if (lower := slave.resolve()) not in stack]
+    return stack
 
 
 def count_of_disk(disk: Path, block_root: Path = SYS / "class/block") -> DiskCount | None:

@@ -49,4 +49,5 @@ def test_what_shares_a_drive_with_a_volume(tmp_path):
     thin, other_thin, home = volume("dm-3", pool), volume("dm-4", pool), volume("dm-5", disk / "sda3")
     volume("dm-6", home)  # its I/O is in the counters of that below it
     assert beside(thin) == [other_thin, home, disk / "sda1", disk / "sda2"]
+    assert beside(thin, [other_thin]) == [home, disk / "sda1", disk / "sda2"], "in one run"
     assert beside(disk) == []
