@@ -97,7 +97,7 @@ class Study:
     def __init__(self, parts: Sequence[tuple[str, Trace]], gap_ns: int = DEFAULT_GAP_NS, exact: bool | None = None,
                  jobs: int | None = None, *, several: bool = False):
         self._parts = dict(parts)
-        self._gap_ns, self._jobs = gap_ns, jobs
+        self._gap_ns, self._jobs = _nanoseconds(gap_ns), jobs
         self._exact = self.rows <= EXACT_ROWS if exact is None else exact
         self._several = several
 
@@ -401,6 +401,13 @@ def _tail(values: Distribution, points: int | None) -> list[tuple[int, int]]:
     if points is not None:  # A chart has several points at one value, on the step of those that took as long.
         at_least = {value: at_least.get(value, number) for value, number in values.tail(points)}
     return list(at_least.items())
+
+
+def _nanoseconds(gap_ns: float) -> int:
+    with suppress(TypeError, ValueError, OverflowError):  # no number, NaN, or infinite
+        if 0 <= (whole := int(gap_ns)) == gap_ns and whole < 1 << 63:
+            return whole
+    raise UsageError(f"invalid gap_ns: {gap_ns!r}", "give whole nanoseconds, such as gap_ns=100_000_000")
 
 
 def _fraction(percent: float | str) -> tuple[int, int]:

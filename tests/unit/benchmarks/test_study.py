@@ -79,6 +79,14 @@ def test_a_percentile_must_be_a_number_of_percent(percent):
         blkreel.open("sample:app-start").percentiles(at=[percent])
 
 
+def test_a_gap_is_a_number_of_nanoseconds():
+    """A negative one made a burst of each I/O."""
+    assert len(blkreel.open("sample:app-start", gap_ns=1e8).bursts()) == 3
+    for gap_ns in (-1, 0.5, float("nan"), float("inf"), 1 << 63, "100ms", None):
+        with pytest.raises(UsageError, match="invalid gap_ns"):
+            blkreel.open("sample:app-start", gap_ns=gap_ns)
+
+
 def test_an_unknown_operation_is_missing_in_the_frame(tmp_path):
     path = tmp_path / "t.parquet"
     new_trace(path, {}, op=[1, 99, -3])
