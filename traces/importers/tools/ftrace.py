@@ -46,6 +46,8 @@ _SECTOR_BYTES = 512
 _LINE = re.compile(rb"\s*\S.*[\s-]\d+(/\d+)?\s+(\([ \d-]+\)\s+)?(\[\d+\]\s+(\S{4,12}\s+)?|\d+[^\s\d]\S{3,11}\s+)"
                    rb"(\d+\.\d{6,9}|\d+):\s+[\w:]+:.*")
 _SAMPLE_LINES = 20
+# Times of `perf script --deltatime` begin near 0, and as many are shorter as are longer than the one before.
+_EARLY_NS, _MOST_BACK_STEPS = 1_000_000_000, 0.2
 # A page of Android systrace has the text of ftrace in it, up to the end of a script.
 _PAGE = re.compile(rb"\s*<(!doctype\s+html|html)", re.IGNORECASE)
 _SYSTRACE_WORDS = (b"systrace", b"trace-viewer", b"catapult", b"# tracer: ")
@@ -81,14 +83,21 @@ class Ftrace(SourceFormat):
 
     def batches(self, source: SourceFile, account: Account, options: ImportOptions) -> Iterator[Batch]:
         actions: set[int] = set()
+        first_ns: int | None = None
         with EventPairing(account) as pairing:
             is_page = _is_page(read_head(source.path))
             for lines in blocks_of_lines(_TraceOfPage(source) if is_page else source, account):
                 events = _events(lines, account)
                 actions |= set(np.unique(events.action).tolist())
+                if first_ns is None and len(events.time_ns):
+                    first_ns = int(events.time_ns[0])
                 pairing.take(events)
                 yield from pairing.batches()
             yield from pairing.finish()
+        back = account.back_steps
+        if first_ns is not None and first_ns < _EARLY_NS and back > account.records * _MOST_BACK_STEPS:
+            raise TraceError(f"{source.path}: {back:,} of {account.records:,} times are earlier than the one before, "
+                             "so they are differences", "export it again without --deltatime: perf script > game.txt")
         if is_page and not account.records:
             raise TraceError(f"{source.path} is an HTML page without text of ftrace in it",
                              "name a page of Android systrace, or the text: atrace -t 10 disk > trace.txt")

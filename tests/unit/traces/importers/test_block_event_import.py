@@ -257,6 +257,18 @@ def test_a_cut_gzip_is_refused_with_its_length(run):
         run(cut, "blkparse")
 
 
+def test_differences_of_times_are_refused(run):
+    """Of perf script --deltatime: all I/Os would be within the longest pause."""
+    lines, last = ftrace(IOS).decode().splitlines(), None
+    for index, line in enumerate(lines):
+        if match := EVENT.search(line):
+            time_us = int(match[1]) * 10**6 + int(match[2])
+            text = f" {(time_us - (last or time_us)) / 1e6:.6f}:"
+            lines[index], last = line.replace(f" {match[1]}.{match[2]}:", text), time_us
+    with pytest.raises(TraceError, match="times are earlier than the one before, so they are differences"):
+        run("\n".join([*lines, ""]).encode(), "ftrace")
+
+
 def test_recordings_that_follow_one_another_are_refused_with_the_line(run):
     with pytest.raises(TraceError, match=r"line 801: time steps back by 7.203 s"):
         run(blkparse([(*io[:1], io[1] + 2_000_000, *io[2:]) for io in IOS]) + blkparse([(0, 20, 5, 0, 8, False)]))
