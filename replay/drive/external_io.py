@@ -7,7 +7,6 @@ from pathlib import Path
 from blkreel.common.device import SYS, multipath_paths
 from blkreel.common.system import text_in
 
-from .claim import held_targets
 from .target import Target
 
 _SECTOR_BYTES = 512
@@ -31,12 +30,13 @@ def count_of(target: Target) -> DiskCount | None:
     return None if target.disk_block is None else count_of_disk(target.disk_block)
 
 
-def count_around(target: Target) -> DiskCount | None:
-    """As count_of(), of a volume with that of the volumes and partitions which share a drive with it."""
+def count_around(target: Target, own: Iterable[Target]) -> DiskCount | None:
+    """As count_of(), of a volume with that of the volumes and partitions which share a drive with it. own: the targets
+    of the run, which are left out."""
     if target.disk_block is None:
         return None
-    own = [held.disk_block for held in held_targets() if held.disk_block]
-    others = [read_count(block / "stat") for block in beside(target.disk_block, own)]
+    blocks = beside(target.disk_block, [of_run.disk_block for of_run in own if of_run.disk_block])
+    others = [read_count(block / "stat") for block in blocks]
     return _sum([count_of_disk(target.disk_block), *others])
 
 

@@ -8,6 +8,7 @@ from blkreel.common.emulated import EmulatedUse, EmulatedUses
 from blkreel.common.system import io_max
 from blkreel.replay.drive import external_io
 from blkreel.replay.drive import state as drive_state
+from blkreel.replay.drive.claim import held_targets
 from blkreel.replay.plan.plan import DrivePlan
 from blkreel.replay.telemetry.sensors.sysfs import link_of
 from blkreel.traces.format.schema import WRITES, ZONE_MANAGEMENT
@@ -54,10 +55,10 @@ class RunDrive:
 
     def begin(self) -> None:
         self._emulated_uses = EmulatedUses([self._plan.target.drive.backing_file])
-        self._before = external_io.count_around(self._plan.target)
+        self._before = external_io.count_around(self._plan.target, held_targets())
 
     def end(self) -> None:
-        self._after = external_io.count_around(self._plan.target)
+        self._after = external_io.count_around(self._plan.target, held_targets())
         self.emulated = self._emulated_uses.end()
 
     def count_external(self, issued: IoTotals) -> None:

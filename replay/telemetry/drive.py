@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from blkreel.replay.drive.claim import held_targets
 from blkreel.replay.drive.external_io import DiskCount, count_around, foreign_ios
 from blkreel.replay.drive.target import Target
 from blkreel.replay.telemetry.sensors.smart import Smart, missing, smart, thermal_transitions
@@ -34,14 +35,14 @@ class SampledDrive:
     def counts(self) -> SensorSet:
         """The kernel's counts of the drive's I/O. The number of external I/Os is known at the end of the run."""
         name = self._external_name
-        if count_around(self._target) is None:
+        if count_around(self._target, held_targets()) is None:
             return SensorSet(missing=[MissingSensor(
                 name, "count", f"{self._target.path}: the kernel does not count the I/O of a file")])
         return SensorSet([_Counts(self._target, name, self.external_ios)])
 
     def declare_external_ios_missing(self) -> None:
         """The entry that a killed run leaves; external_ios_series() replaces it."""
-        if count_around(self._target) is not None:
+        if count_around(self._target, held_targets()) is not None:
             self._spool.sensor(self._external_name, "count", _DISKSTATS,
                                missing="the run was killed before its I/O was compared with the kernel's count")
 
@@ -145,7 +146,7 @@ class _Counts:
 
     def read(self) -> dict[str, float]:
         now_ns = time.monotonic_ns()
-        count = count_around(self._target)
+        count = count_around(self._target, held_targets())
         if count is None:
             raise ValueError(f"{self._target.path} was removed")
         self._external_ios.add_count(now_ns, count)

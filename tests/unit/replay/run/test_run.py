@@ -348,7 +348,7 @@ def test_a_compare_is_no_external_write(plan, monkeypatch):
     monkeypatch.setattr(external_io, "counts_commands", lambda target: True)
     drive, issued = RunDrive(plan.drives[0], passthrough=True), IoTotals()
     counts = iter([DiskCount(0, 0, 0, 0), DiskCount(0, 0, 1, 4096)])
-    monkeypatch.setattr(external_io, "count_around", lambda target: next(counts))
+    monkeypatch.setattr(external_io, "count_around", lambda target, own: next(counts))
     drive.begin()
     drive.end()
     issued.add(np.array([OPS["compare"]]), np.array([4096]))
@@ -358,7 +358,7 @@ def test_a_compare_is_no_external_write(plan, monkeypatch):
 
 def test_external_io_is_unknown_where_the_kernel_counts_nothing(plan, monkeypatch):
     """iostats are switched off: a run on such a drive had no external I/O, whatever others did, and was valid."""
-    monkeypatch.setattr(external_io, "count_around", lambda target: DiskCount(7, 4096, 7, 4096))
+    monkeypatch.setattr(external_io, "count_around", lambda target, own: DiskCount(7, 4096, 7, 4096))
     drive, issued = RunDrive(plan.drives[0], passthrough=False), IoTotals()
     drive.begin()
     drive.end()
