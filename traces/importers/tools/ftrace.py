@@ -85,7 +85,11 @@ class Ftrace(SourceFormat):
         actions: set[int] = set()
         first_ns: int | None = None
         with EventPairing(account) as pairing:
-            is_page = _is_page(read_head(source.path))
+            head = read_head(source.path)
+            is_page = _is_page(head)
+            if head.startswith(_TRACE_BEGIN) and (event := _first_event(head)) and b"." not in event[5]:
+                raise TraceError(f"{source.path}: times are ticks of the trace_clock x86-tsc or counter, of unknown "
+                                 "length", "record again after: echo mono > /sys/kernel/tracing/trace_clock")
             for lines in blocks_of_lines(_TraceOfPage(source) if is_page else source, account):
                 events = _events(lines, account)
                 actions |= set(np.unique(events.action).tolist())
@@ -136,6 +140,10 @@ class _TraceOfPage:
         text = _STRING_MARK.sub(b"", text) if self._inside else b"\n" * text.count(b"\n")
         if text:
             parts.append(text)
+
+
+def _first_event(head: bytes) -> re.Match[bytes] | None:
+    return next((event for line in text_lines_of(head) if (event := _LINE.fullmatch(line))), None)
 
 
 def _is_page(head: bytes) -> bool:

@@ -269,6 +269,16 @@ def test_differences_of_times_are_refused(run):
         run("\n".join([*lines, ""]).encode(), "ftrace")
 
 
+def test_ticks_of_a_clock_are_no_times(run):
+    """The kernel prints times of its clocks in ns as seconds, and others as they are. They were taken for ns."""
+    text = re.sub(rb" (\d+)\.(\d{6}):", rb" \1\2:", ftrace(IOS))
+    assert text.startswith(b"# tracer: ")
+    with pytest.raises(TraceError, match="ticks of the trace_clock"):
+        run(text, "ftrace")
+    # trace-cmd prints some clocks in ns, without a header.
+    assert len(run(re.sub(rb"#.*\n", b"", text), "ftrace")[0]) == len(IOS)
+
+
 def test_recordings_that_follow_one_another_are_refused_with_the_line(run):
     with pytest.raises(TraceError, match=r"line 801: time steps back by 7.203 s"):
         run(blkparse([(*io[:1], io[1] + 2_000_000, *io[2:]) for io in IOS]) + blkparse([(0, 20, 5, 0, 8, False)]))
