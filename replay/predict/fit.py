@@ -146,10 +146,12 @@ def _bus(runs: Sequence[MeasuredRun]) -> tuple[float, float] | None:
 
 def _slope(length_bytes: np.ndarray, latency_ns: np.ndarray) -> float | None:
     """ns per byte between short and long I/Os; None if they are too few, or of one size."""
-    short, long = (length_bytes <= np.quantile(length_bytes, 0.25)), (length_bytes >= np.quantile(length_bytes, 0.75))
-    more_bytes = float(np.median(length_bytes[long]) - np.median(length_bytes[short]))
-    if min(short.sum(), long.sum()) < _MIN_COMPARED / 2 or more_bytes <= 0:
+    short = length_bytes <= np.quantile(length_bytes, 0.25)
+    # Where most are of one size, the long ones are fewer than a quarter.
+    long = ~short & (length_bytes >= np.quantile(length_bytes, 0.75))
+    if min(short.sum(), long.sum()) < _MIN_COMPARED / 2:
         return None
+    more_bytes = float(np.median(length_bytes[long]) - np.median(length_bytes[short]))
     more_ns = float(np.median(latency_ns[long]) - np.median(latency_ns[short]))
     return more_ns / more_bytes if more_ns > 0 else None
 
