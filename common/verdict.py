@@ -69,7 +69,7 @@ CODES = {
     "unseen_completions": "the capture did not see more than 1 % of the completions, or the source records none",
     "altered_ios": "I/Os were changed to fit the drive",
     "compared_data": "compare commands found other data than was read before the run",
-    "external_io_unknown": "external I/O could not be counted",
+    "external_io_unknown": "external I/O could not be counted, as on a file or with iostats switched off",
     "cpu_throttled": "processors were throttled by heat",
     "drive_corrected_errors": "errors that the drive corrected",
     "drive_throttled": "the drive was throttled by heat",
