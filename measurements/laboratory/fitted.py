@@ -17,8 +17,8 @@ def predict_held_out(rows, directory):
     for row in rows:
         if row["replay"] == "fitted":
             drives.setdefault((row["pair"], row["direction"]), []).append(row)
-    with chdir(directory):
-        for rows_of_drive in drives.values():
+    for rows_of_drive in drives.values():
+        with chdir(directory):
             runs = [run_of(row) for row in rows_of_drive]
             for number, row in enumerate(rows_of_drive):
                 others = [run for index, run in enumerate(runs) if run and index != number]
