@@ -1,10 +1,12 @@
 """Builds the initramfs of a guest: busybox, the kernel modules that the tests need, and ./init."""
 
+import fcntl
 import gzip
 import hashlib
 import shutil
 import subprocess
 import tempfile
+from contextlib import ExitStack
 from pathlib import Path
 
 from errors import CannotRun
@@ -36,12 +38,15 @@ def build(package_file: Path) -> tuple[Path, Path]:
                             BUSYBOX.read_bytes() + Path(__file__).read_bytes()).hexdigest()[:16]
     directory = package_file.parent / f"{package_file.name.partition('_')[0]}-{recipe}"
     image, initramfs = directory / "vmlinuz", directory / "initramfs.gz"
-    if initramfs.exists():
-        return image, initramfs
-    for stale in package_file.parent.glob(f"{package_file.name.partition('_')[0]}-*"):
-        shutil.rmtree(stale)
-    with unpacked(package_file) as kernel, tempfile.TemporaryDirectory(dir=package_file.parent, prefix="build-") as at:
-        build_directory = Path(at)
+    with open(package_file, "rb") as lock, ExitStack() as stack:
+        fcntl.flock(lock, fcntl.LOCK_EX)  # two guests may start at once
+        if initramfs.exists():
+            return image, initramfs
+        for stale in package_file.parent.glob(f"{package_file.name.partition('_')[0]}-*"):
+            shutil.rmtree(stale)
+        kernel = stack.enter_context(unpacked(package_file))
+        build_directory = Path(stack.enter_context(
+            tempfile.TemporaryDirectory(dir=package_file.parent, prefix="build-")))
         (build_directory / "new").mkdir()
         _fill(build_directory / "tree", kernel)
         (build_directory / "new/initramfs.gz").write_bytes(_archive(build_directory / "tree"))
