@@ -11,21 +11,28 @@ from blkreel.traces.format.reader import open_trace
 
 
 def predict_held_out(rows, directory):
-    """Gives each row of `fitted`, whose `predicted` are paths below the directory, the load time and the p99 of the
-    reads of its trace on a drive that is fitted to the runs of the other programs of its direction."""
+    """The rows. Those of `fitted`, whose `predicted` are paths below the directory, get the load time and the p99 of
+    the reads of their trace on a drive that is fitted to the runs of the other programs of the direction. Where there
+    are none, they are left out."""
     drives = {}
     for row in rows:
         if row["replay"] == "fitted":
             drives.setdefault((row["pair"], row["direction"]), []).append(row)
+    predicted = [row for row in rows if row["replay"] != "fitted"]
     for rows_of_drive in drives.values():
         with chdir(directory):
             runs = [run_of(row) for row in rows_of_drive]
             for number, row in enumerate(rows_of_drive):
                 others = [run for index, run in enumerate(runs) if run and index != number]
+                if not others:
+                    print(f"{row['program']}, {row['direction']}: not predicted: no other program has a run")
+                    continue
                 drive = fit_drives(others, unseen)[0].drive()
                 found = predict(open_trace(row["predicted"]["part"]), drive, None, unseen)
-                row["predicted"] = {"load_s": found.load_time_ns / 1e9, "limits": [f"fit of {len(others)} runs"],
-                                    "reads": found.read_p99_ns and {"p99_us": found.read_p99_ns / 1e3}}
+                figures = {"load_s": found.load_time_ns / 1e9, "limits": [f"fit of {len(others)} runs"],
+                           "reads": found.read_p99_ns and {"p99_us": found.read_p99_ns / 1e3}}
+                predicted.append({**row, "predicted": figures})
+    return predicted
 
 
 def run_of(row):
@@ -33,5 +40,5 @@ def run_of(row):
     try:
         return read_run(row["predicted"]["run"])
     except BlkreelError as error:
-        print(f"{row['program']}, {row['direction']}: not fitted: {error}", flush=True)
+        print(f"{row['program']}, {row['direction']}: not fitted: {error}")
         return None

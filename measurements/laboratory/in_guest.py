@@ -85,7 +85,7 @@ class Laboratory:
                 subprocess.run(self.command(path, place), stdout=subprocess.DEVNULL)
                 blkreel("capture", path, "-o", trace, "--", "dd", "if=/dev/zero", f"of={place}/file", "bs=64k",
                         "count=50", "conv=fsync")
-            self.replay(trace, path, WORK / "warm-up", "dependent")
+            self.issue(trace, path, WORK / "warm-up", "dependent")
 
     def results(self, pairs, replays):
         """Yields a dictionary for each replay and program, alone and beside writes."""
@@ -219,7 +219,8 @@ class Laboratory:
         return self.replay(trace, drive, run, "original", beside)
 
     def replay_fitted(self, trace, drive, directory, _beside):
-        """Each program's part of the trace by itself: what table.py fits drives to, which finds it below --keep."""
+        """Each program's part of the trace by itself. Yields the paths of the part and of its run below WORK, which
+        fitted.py reads outside the guest."""
         directory.mkdir()
         rows = open_trace(trace).table(["offset_bytes", "submit_ns"]).to_pandas()
         begins_ns = [int(rows.submit_ns[rows.offset_bytes == block * BLOCK_BYTES].iloc[0]) for block in self.marks()]
@@ -228,20 +229,21 @@ class Laboratory:
                          for name, ending in (("part", ".parquet"), ("run", "")))
             blkreel("slice", trace, "-o", part, "--from", f"{begins_ns[2 * number] + 1}ns",
                     "--to", f"{begins_ns[2 * number + 1]}ns", allowed=(0, 3))
-            self.replay(part, drive, run, "dependent")
+            self.issue(part, drive, run, "dependent")
             yield {"part": str(part), "run": str(run)}
 
     def replay(self, trace, drive, run, pace, beside=False):
+        self.issue(trace, drive, run, pace, beside)
+        records = open_trace(run)
+        limits = [reason["code"] for reason in records.metadata["run"]["verdict"]["reasons"]]
+        return [{**figures, "limits": limits} for figures in self.figures(trace, records)]
+
+    def issue(self, trace, drive, run, pace, beside=False):
         confirmed = [] if drive.startswith("nil:") else ["--destroy", f"{Path(drive).name}:{self.drive_bytes}"]
         background = ["--background", f"writes={self.beside_bytes_s}B/s", "--background-lead", f"{LEAD_S}s"]
         # 3: limits of the trace or delays of this machine, which the figures show.
         blkreel("replay", trace, "--on", drive, "-o", run, "--pace", pace, *confirmed, *(background if beside else ()),
                 allowed=(0, 3))
-        if trace.stem == "warm-up" or not trace.is_absolute():
-            return None  # without the marks
-        records = open_trace(run)
-        limits = [reason["code"] for reason in records.metadata["run"]["verdict"]["reasons"]]
-        return [{**figures, "limits": limits} for figures in self.figures(trace, records)]
 
     def replay_fio(self, trace, drive, directory, _beside):
         directory.mkdir()

@@ -120,8 +120,7 @@ def run(options, programs):
         rows, complete = boot_guest(boot, job, machine, options.verbose)
         if options.keep and (job / "kept").exists():
             shutil.copytree(job / "kept", options.keep)
-        predict_held_out(rows, job / "kept")
-    return rows, complete
+        return predict_held_out(rows, job / "kept"), complete
 
 
 def boot_guest(boot, job, machine, verbose):
