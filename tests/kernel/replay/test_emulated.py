@@ -101,6 +101,13 @@ def server_of(process):
     return int(next(filter(None, (child.read_text().split() for child in children)))[0])
 
 
+def stop(pid):
+    """Stop a process, and wait for each of its threads: on a busy machine, some go on for tens of milliseconds."""
+    os.kill(pid, signal.SIGSTOP)
+    wait_until(lambda: {(thread / "stat").read_text().rpartition(")")[2].split()[0]
+                        for thread in Path(f"/proc/{pid}/task").iterdir()} == {"T"})
+
+
 def read_fails(device):
     """Whether a read that bypasses the page cache gets EIO. A ublk device goes with its server."""
     result = subprocess.run(["dd", f"if={device}", "of=/dev/null", "iflag=direct", "bs=4096", "count=1"],
@@ -227,7 +234,7 @@ def test_a_server_that_hangs_is_aborted(running):
     # So long that the server is in time before it is stopped, on a busy machine too.
     with running("--timeout", "20s", code=1) as (process, device):
         server = server_of(process)
-        os.kill(server, signal.SIGSTOP)
+        stop(server)
         try:
             assert read_fails(device)
         finally:
@@ -311,7 +318,7 @@ def test_what_a_database_committed_is_there_after_a_kill(running, emulate, tmp_p
 
 
 def seconds_while_the_server_stops(words, server, stop_s):
-    os.kill(server, signal.SIGSTOP)
+    stop(server)
     begin = time.monotonic()
     waiting = subprocess.Popen(words, stderr=subprocess.DEVNULL)
     time.sleep(stop_s)
