@@ -434,7 +434,8 @@ def _begun(options: CaptureOptions, drives: list[Drive]) -> dict[str, Any]:
         "storage_layer": storage_layer(devices, volumes),
         **({"volumes": [{**volume, "label": ""} for volume in volumes] if private else volumes} if volumes else {}),
         "filters": {"devices": [f"{d.major}:{d.minor}" for d in drives], "pid": options.pid,
-                    "cgroup": None if private else options.cgroup, "own_only": options.own_only},
+                    "cgroup": None if private else options.cgroup, "own_only": options.own_only,
+                    "command": bool(options.command)},
         **{name: text for name in ("title", "description")
            if (text := printable(getattr(options, name) or "").strip())},
         "command": [] if private else options.command, "cold": options.cold,

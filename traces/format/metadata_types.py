@@ -753,7 +753,9 @@ def computed_at_least(metadata: Mapping[str, Any]) -> tuple[int, int] | None:
     if "least_computed_ns" in ledger:  # of a trace that was made from another
         return ledger["least_computed_ns"], ledger.get("computed_within_ns") or 0
     duration_ns = metadata.get("duration_ns")
-    if not metadata.get("command") or not ledger.get("computed_ns") or not processors or duration_ns is None:
+    # A private capture names no command.
+    has_command = metadata.get("command") or (metadata.get("filters") or {}).get("command")
+    if not has_command or not ledger.get("computed_ns") or not processors or duration_ns is None:
         return None
     return max(ledger.get("longest_computed_ns") or 0, ledger["computed_ns"] // processors), duration_ns
 

@@ -40,7 +40,7 @@ def shortfall(recordings: Iterable[Metadata]) -> Metadata:
 def without_computing(metadata: Metadata) -> Metadata:
     """The metadata of a trace of which no I/O is of the workload, for shortfall()."""
     ledger = metadata.get("ledger") or {}
-    return {**metadata, "command": None,
+    return {**metadata, "command": None, "filters": None,
             "ledger": {key: value for key, value in ledger.items() if key != "least_computed_ns"}}
 
 

@@ -7,6 +7,7 @@ import subprocess
 import pyarrow.parquet as pq
 import pytest
 
+from blkreel.traces.format.metadata_types import computed_at_least
 from blkreel.traces.format.reader import open_trace
 
 pytestmark = pytest.mark.kernel
@@ -40,6 +41,7 @@ def test_names_of_programs_and_the_command_line(loop_drive, blkreel, tmp_path, p
     assert open_trace(trace).metadata["host"] == (platform.node() if names else "")
     rows = open_trace(trace).table(["tid", "flags"])
     assert rows.num_rows >= 50 and all(tid > 0 for tid in rows["tid"].to_pylist())
+    assert computed_at_least(open_trace(trace).metadata)[0] > 0
     info = blkreel("info", trace).stdout
     assert ("names: docs/import.md" in info) != names
 

@@ -247,7 +247,7 @@ def test_the_shares_of_sleep_and_waits_are_those_between_the_rows_of_a_thread(tr
 @pytest.mark.parametrize(("changes", "least_ns"), [
     ({}, 400), ({"ledger": {"computed_ns": 4000, "longest_computed_ns": 900}}, 1600), ({"duration_ns": 2400}, 0),
     ({"duration_ns": None}, None), ({"command": None}, None), ({"cpu_count": None}, None),
-    ({"ledger": {}}, None), ({"ledger": None}, None)])
+    ({"command": [], "filters": {"command": True}}, 400), ({"ledger": {}}, None), ({"ledger": None}, None)])
 def test_what_a_command_computed_at_least_during_its_ios(trace, image, changes, least_ns):
     """Of 1,600 ns of a capture the I/Os span 1,200; the rest may have been computing before and after."""
     opened = trace(submit_ns=np.arange(7) * 200, tid=5)
