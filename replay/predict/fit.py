@@ -2,9 +2,9 @@
 
 The queue of docs/method.md, "Effect of the host", gives channels, bandwidths and a latency for each operation. Then the
 I/Os of the runs are simulated at their measured times, without spread. What each I/O took longer or shorter than in the
-simulation corrects bandwidths, latencies and the cost of a write in flight for reads, in several rounds. Where that
-explains too little, as for a trace full of flushes, which the queue does not know, all parameters are searched at once
-(Nelder and Mead, 1965). What is left then is the spread.
+simulation corrects bandwidths, latencies and the cost of a write in flight for reads, in several rounds: first of the
+reads that are not near writes, then of all else. Where that explains too little, as for a trace full of flushes, which
+the queue does not know, these parameters are searched at once (Nelder and Mead, 1965). What is left then is the spread.
 """
 
 import copy
@@ -30,13 +30,17 @@ _ROUNDS = 8
 _SEARCHED_FROM = 0.5
 _SIMULATIONS = 200
 _MIN_COMPARED = 50
+_AT_ONCE = 1.1
 _MAX_CORRECTION = 2.0  # of a bandwidth or slowdown in one round
 _FLUSH = OPS["flush"]
 # Of the values that are searched: three latencies in ns, two bandwidths in bytes/s, the slowdown.
 _LEAST = np.array([MIN_LATENCY_NS] * 3 + [1e4] * 2 + [1.0])
 _MOST = np.array([60e9] * 3 + [1e12] * 2 + [MAX_SLOWDOWN])
+_OF_ALL = np.ones(len(_LEAST), bool)
+_OF_WRITES = np.array([False, True, True, False, True, True])
 _USUAL_CHANNELS = 32
 _LONG_BYTES = 256 << 10
+_BUS_ROUNDS = 10
 # Difference and ratio of the misfits of models that explain runs equally well.
 _AS_GOOD, _AS_GOOD_FACTOR = 0.02, 1.25
 
@@ -88,17 +92,16 @@ def _fitted(runs: Sequence[MeasuredRun], progress: Progress) -> list[FittedModel
         model, misfit = bus
     if misfit > _SEARCHED_FROM:
         return [_searched([model, _of_fast_ios(runs, size_bytes)], runs, progress)]
+    model = _with_writes(model, runs, progress)
     return [model, *(alternative for alternative in _of_other_bandwidth(model, runs)
                      if _compared(runs, alternative, progress).misfit < misfit + _AS_GOOD)]
 
 
 def _buses(start: FittedModel, runs: Sequence[MeasuredRun]) -> list[FittedModel]:
     """Starts with a bus, for drives of many commands and of one."""
-    if (reads := _bus(runs)) is None:
-        return []
-    bus = replace(start, channels=_USUAL_CHANNELS, latency_ns=[reads[0], *start.latency_ns[1:]],
-                  bandwidth=[reads[1], start.bandwidth[WRITE]])
-    return [bus, replace(bus, commands=1)]
+    return [replace(start, channels=_USUAL_CHANNELS, commands=commands,
+                    latency_ns=[bus[0], *start.latency_ns[1:]], bandwidth=[bus[1], start.bandwidth[WRITE]])
+            for commands in (None, 1) if (bus := _bus(runs, commands == 1)) is not None]
 
 
 def _of_other_bandwidth(model: FittedModel, runs: Sequence[MeasuredRun]) -> list[FittedModel]:
@@ -116,31 +119,36 @@ def _of_other_bandwidth(model: FittedModel, runs: Sequence[MeasuredRun]) -> list
     return alternatives
 
 
-def _bus(runs: Sequence[MeasuredRun]) -> tuple[float, float] | None:
+def _bus(runs: Sequence[MeasuredRun], one_command: bool = False) -> tuple[float, float] | None:
     """Latency in ns and bandwidth in bytes/s of reads, from those that overlapped and those that did not.
 
-    Overlapping long reads complete at the rate of the bus; without any, sizes of single reads have a slope.
+    Overlapping long reads complete at the rate of the bus, on a drive of one command each after the latency of its own;
+    without any, sizes of single reads have a slope.
     """
-    rates, lengths, latencies = [], [], []
+    gaps, long_bytes, lengths, latencies = [], [], [], []
     for run in runs:
         reads = Ios(*(getattr(run, column.name)[run.op == READ] for column in fields(Ios)))
         end_ns = reads.submit_ns + reads.latency_ns
-        alone = ~beside_any(run)[run.op == READ]
+        alone = ~(beside_any(run) | run.near_write)[run.op == READ]
         lengths.append(reads.length_bytes[alone])
         latencies.append(reads.latency_ns[alone])
         order = np.argsort(end_ns, kind="stable")
         gap_ns = np.diff(end_ns[order])
         follows = (reads.submit_ns[order][1:] < end_ns[order][:-1]) & (gap_ns > 0)
         follows &= reads.length_bytes[order][1:] >= max(np.median(reads.length_bytes), _LONG_BYTES)
-        rates.append((reads.length_bytes[order][1:] / np.maximum(gap_ns, 1))[follows])
-    length_bytes, latency_ns, rate = (np.concatenate(parts) for parts in (lengths, latencies, rates))
+        gaps.append(gap_ns[follows])
+        long_bytes.append(reads.length_bytes[order][1:][follows])
+    length_bytes, latency_ns, gap_ns, of_bytes = map(np.concatenate, (lengths, latencies, gaps, long_bytes))
     if not len(latency_ns):
         return None
     per_byte = _slope(length_bytes, latency_ns)
-    if per_byte is None:
-        if len(rate) < _MIN_COMPARED:
+    of_gap_ns = 0.0
+    for _ in range(_BUS_ROUNDS if per_byte is None else 0):
+        if len(gap_ns) < _MIN_COMPARED:
             return None
-        per_byte = 1 / float(np.median(rate))
+        per_byte = float(np.median(np.maximum(gap_ns - of_gap_ns, 1) / of_bytes))
+        of_gap_ns = float(np.median(latency_ns - per_byte * length_bytes)) if one_command else 0.0
+    assert per_byte is not None
     return max(float(np.median(latency_ns - per_byte * length_bytes)), MIN_LATENCY_NS), 1e9 / per_byte
 
 
@@ -158,14 +166,43 @@ def _slope(length_bytes: np.ndarray, latency_ns: np.ndarray) -> float | None:
 
 def _corrected(model: FittedModel, runs: Sequence[MeasuredRun], progress: Progress) -> tuple[FittedModel, float]:
     """The best model of all rounds, and its misfit."""
-    model = copy.deepcopy(model)
-    best, least = model, np.inf
+    model, compared = _in_rounds(model, runs, progress, _OF_ALL, lambda compared: compared.misfit)
+    return model, compared.misfit
+
+
+def _with_writes(model: FittedModel, runs: Sequence[MeasuredRun], progress: Progress) -> FittedModel:
+    """The model with other writes, flushes and reads beside them."""
+    model, compared = _in_rounds(model, runs, progress, _OF_WRITES, lambda compared: compared.write_misfit)
+    return model if compared.write_misfit <= _SEARCHED_FROM else _searched([model], runs, progress, _OF_WRITES)
+
+
+def _in_rounds(model: FittedModel, runs: Sequence[MeasuredRun], progress: Progress, mask: np.ndarray,
+               misfit_of: Callable[["_Compared"], float]) -> tuple[FittedModel, "_Compared"]:
+    """The model with the values of the mask corrected. After a round that explains the runs worse, steps are shorter:
+    a drive that is a little too slow falls behind, which delays all that follows."""
+    compared, step = _compared(runs, model, progress), 1.0
     for _ in range(_ROUNDS):
-        compared = _compared(runs, model, progress)
-        if compared.misfit < least:
-            best, least = copy.deepcopy(model), compared.misfit
-        _correct(model, compared)
-    return best, least
+        aim = copy.deepcopy(model)
+        _correct(aim, compared)
+        tried = _with_values(model, _values(model) + step * (_values(aim) - _values(model)), mask)
+        found = _compared(runs, tried, progress)
+        if misfit_of(found) < misfit_of(compared):
+            model, compared, step = tried, found, min(2 * step, 1.0)
+        else:
+            step /= 4
+    return model, compared
+
+
+def _values(model: FittedModel) -> np.ndarray:
+    """Binary logarithms of what is searched."""
+    return np.log2([*model.latency_ns[:3], *model.bandwidth, model.read_slowdown])
+
+
+def _with_values(model: FittedModel, values: np.ndarray, mask: np.ndarray) -> FittedModel:
+    """The model with those values, as from _values(), that the mask has, within their limits."""
+    chosen = np.where(mask, np.clip(2.0 ** np.clip(values, -60, 60), _LEAST, _MOST), 2.0 ** _values(model)).tolist()
+    return replace(model, latency_ns=[*chosen[:3], *model.latency_ns[3:]], bandwidth=chosen[3:5],
+                   read_slowdown=chosen[5])
 
 
 def _of_fast_ios(runs: Sequence[MeasuredRun], size_bytes: int) -> FittedModel:
@@ -178,20 +215,26 @@ def _of_fast_ios(runs: Sequence[MeasuredRun], size_bytes: int) -> FittedModel:
     return FittedModel(size_bytes, _USUAL_CHANNELS, latency_ns, [1e9, 1e9])
 
 
-def _searched(starts: Sequence[FittedModel], runs: Sequence[MeasuredRun], progress: Progress) -> FittedModel:
-    """The model with the least misfit that a search from the best of the starts finds."""
+def _searched(starts: Sequence[FittedModel], runs: Sequence[MeasuredRun], progress: Progress,
+              mask: np.ndarray = _OF_ALL) -> FittedModel:
+    """The model with the least misfit that a search of the values of the mask from the best of the starts finds."""
     from scipy.optimize import minimize  # takes half a second to load
 
-    start = min(starts, key=lambda model: _compared(runs, model, progress).misfit)
-    at = np.log2([*start.latency_ns[:3], *start.bandwidth, start.read_slowdown])
+    def misfit_of(model: FittedModel) -> float:
+        compared = _compared(runs, model, progress)
+        return compared.misfit + compared.write_misfit
+
+    start = min(starts, key=misfit_of)
+    at = _values(start)
 
     def model_at(place: np.ndarray) -> FittedModel:
-        values = np.clip(2.0 ** np.clip(place, -60, 60), _LEAST, _MOST).tolist()
-        return FittedModel(start.size_bytes, start.channels, [*values[:3], *start.latency_ns[3:]], values[3:5],
-                           values[5])
+        values = at.copy()
+        values[mask] = place
+        return _with_values(start, values, mask)
 
-    simplex = at + np.vstack([np.zeros(len(at)), np.diag([-1.0] * (len(at) - 1) + [1.0])])
-    result = minimize(lambda place: _compared(runs, model_at(place), progress).misfit, at, method="Nelder-Mead",
+    count = int(mask.sum())
+    simplex = at[mask] + np.vstack([np.zeros(count), np.diag([-1.0] * (count - 1) + [1.0])])
+    result = minimize(lambda place: misfit_of(model_at(place)), at[mask], method="Nelder-Mead",
                       options={"maxfev": _SIMULATIONS, "xatol": 0.02, "fatol": 1e-3, "initial_simplex": simplex})
     return model_at(result.x)
 
@@ -203,6 +246,7 @@ class _Compared:
     op: np.ndarray
     length_bytes: np.ndarray
     beside_write: np.ndarray
+    near_write: np.ndarray
     measured_ns: np.ndarray
     simulated_ns: np.ndarray
 
@@ -211,10 +255,24 @@ class _Compared:
 
     @property
     def misfit(self) -> float:
-        """Mean of |log2(simulated / measured)|, of each kind of I/O alike."""
+        """Mean of |log2(simulated / measured)| of the reads that are not near writes, or of all kinds of I/Os alike if
+        there are too few of these."""
+        clear = (self.op == READ) & ~self.near_write
+        if clear.sum() >= _MIN_COMPARED:
+            return self._off([clear])
+        return self._off([(self.op == READ) & ~self.beside_write, *self._written])
+
+    @property
+    def write_misfit(self) -> float:
+        """The same of reads beside writes, writes and flushes, each alike."""
+        return self._off(self._written)
+
+    @property
+    def _written(self) -> list[np.ndarray]:
+        return [(self.op == READ) & self.beside_write, self.op == WRITE, self.op == _FLUSH]
+
+    def _off(self, kinds: Sequence[np.ndarray]) -> float:
         off = np.abs(np.log2(np.maximum(self.simulated_ns, 1) / np.maximum(self.measured_ns, 1)))
-        reads = self.op == READ
-        kinds = [reads & self.beside_write, reads & ~self.beside_write, self.op == WRITE, self.op == _FLUSH]
         means = [float(off[kind].mean()) for kind in kinds if kind.sum() >= _MIN_COMPARED]
         return sum(means) / len(means) if means else 0.0
 
@@ -226,19 +284,18 @@ class _Compared:
 
 def _compared(runs: Sequence[MeasuredRun], model: FittedModel, progress: Progress) -> _Compared:
     drive = model.drive()
-    parts = [(run.op, run.length_bytes, run.beside_write, run.latency_ns, simulated_latencies(run, drive, progress))
-             for run in runs]
+    parts = [(run.op, run.length_bytes, run.beside_write, run.near_write, run.latency_ns,
+              simulated_latencies(run, drive, progress)) for run in runs]
     return _Compared(*(np.concatenate(columns) for columns in zip(*parts, strict=True)))
 
 
 def _correct(model: FittedModel, compared: _Compared) -> None:
     """One round: the median of what I/Os took longer than simulated, by length and beside writes."""
     for op in (READ, WRITE):
-        ios = compared.of((compared.op == op) & ~(compared.beside_write & (op == READ)))
-        if len(ios.op) < _MIN_COMPARED:
-            ios = compared.of(compared.op == op)
+        ios = compared.of(compared.op == op)
         if not len(ios.op):
             continue
+        ios = _undisturbed(model, ios, op)
         model.bandwidth[op] = _corrected_bandwidth(model.bandwidth[op], ios)
         typical = ios.length_bytes <= np.median(ios.length_bytes)
         model.latency_ns[op] = max(model.latency_ns[op] + float(np.median(ios.excess_ns[typical])), MIN_LATENCY_NS)
@@ -250,6 +307,17 @@ def _correct(model: FittedModel, compared: _Compared) -> None:
     if min(len(beside.op), len(reads.op) - len(beside.op)) >= _MIN_COMPARED:
         factor = _limited(float(np.median(beside.measured_ns / np.maximum(beside.simulated_ns, 1))))
         model.read_slowdown = float(np.clip(model.read_slowdown * factor, 1, MAX_SLOWDOWN))
+
+
+def _undisturbed(model: FittedModel, ios: _Compared, op: int) -> _Compared:
+    """Those of the I/Os of one operation that wait for no other in the simulation, reads that are not near writes: a
+    small error in what each I/O takes adds up for one at the end of a queue. If there are enough."""
+    slowdown = np.where(ios.beside_write, model.read_slowdown, 1.0) if op == READ else 1.0
+    served_ns = model.latency_ns[op] * slowdown + ios.length_bytes * 1e9 / model.bandwidth[op]
+    at_once = ios.simulated_ns <= _AT_ONCE * served_ns
+    clear = ~ios.near_write | (op != READ)
+    masks = (at_once & clear, clear, at_once)
+    return ios.of(next((mask for mask in masks if mask.sum() >= _MIN_COMPARED), np.ones(len(ios.op), bool)))
 
 
 def _corrected_bandwidth(bandwidth: float, ios: _Compared) -> float:
@@ -273,10 +341,23 @@ def _spread(model: FittedModel, compared: _Compared, op: int) -> np.ndarray:
     ios = compared.of(compared.op == op)
     if not len(ios.op):
         return np.ones(len(SPREAD_SHARES))
+    ios = _undisturbed(model, ios, op)
     latency_ns = model.latency_ns[op] * np.where(ios.beside_write & (op == READ), model.read_slowdown, 1.0)
-    factors = np.quantile(np.clip(1 + ios.excess_ns / latency_ns, 0, MAX_FACTOR), SPREAD_SHARES)
-    rising: np.ndarray = np.maximum.accumulate(factors)
-    return rising
+    return _nearest_spread(np.clip(1 + ios.excess_ns / latency_ns, 0, MAX_FACTOR))
+
+
+def _nearest_spread(factors: np.ndarray) -> np.ndarray:
+    """Of all spreads that with the least Wasserstein-2 distance to the factors: the rising, piecewise linear quantile
+    function that is nearest to theirs. Their quantiles themselves would add to the mean where few are far out, because
+    all between the last usual and the first of these would be between both."""
+    from scipy.optimize import nnls  # takes half a second to load
+
+    factors = np.sort(factors)
+    shares = (np.arange(len(factors)) + 0.5) / len(factors)
+    steps = np.array([np.interp(shares, SPREAD_SHARES, np.arange(len(SPREAD_SHARES)) >= number)
+                      for number in range(len(SPREAD_SHARES))]).T
+    rising: np.ndarray = np.cumsum(nnls(steps, factors)[0])
+    return np.minimum(rising, factors[-1])
 
 
 def _queue(runs: Sequence[MeasuredRun]) -> QueueModel:

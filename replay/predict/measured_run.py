@@ -40,6 +40,8 @@ from .model import MIN_LATENCY_NS
 
 # Fewer reads have no p99.
 MIN_READS = 100
+# A drive programs what it has acknowledged, and cleans up, for some time after a write.
+_SETTLES_NS = 500_000_000
 _LARGEST_DRIVE_BYTES = 1 << 53
 _UNIT = "serial, image or description"
 _IDENTITY = ("model", "firmware", "size_bytes", _UNIT)
@@ -60,13 +62,15 @@ class MeasuredRun(Ios):
     """In the order of submission.
 
     trace: the records. account: of the run. row: of the records. beside_write: whether a write was in flight when the
-    I/O was submitted. latency_ns: at the drive, without the turnaround of the replay if that is known.
+    I/O was submitted. near_write: whether a write, flush or discard was, or had ended less than 0.5 s before.
+    latency_ns: at the drive, without the turnaround of the replay if that is known.
     """
 
     trace: Trace
     account: Run
     row: np.ndarray
     beside_write: np.ndarray
+    near_write: np.ndarray
 
     @property
     def has_background(self) -> bool:
@@ -155,8 +159,10 @@ def read_run(path: str) -> MeasuredRun:
     columns["latency_ns"] = _at_drive(columns["latency_ns"], trace.account.pace.turnaround_ns or 0)
     if (columns["op"] == READ).sum() < MIN_READS:
         raise UsageError(f"{path} has fewer than {MIN_READS} completed reads", "fit runs of a longer trace")
-    return MeasuredRun(columns["op"], columns["length_bytes"], columns["submit_ns"], columns["latency_ns"], trace,
-                       trace.account, row, beside_write(columns["op"], columns["submit_ns"], columns["latency_ns"]))
+    op, submit_ns, latency_ns = columns["op"], columns["submit_ns"], columns["latency_ns"]
+    return MeasuredRun(op, columns["length_bytes"], submit_ns, latency_ns, trace, trace.account, row,
+                       beside_write(op, submit_ns, latency_ns),
+                       _beside(op != READ, submit_ns, latency_ns + _SETTLES_NS))
 
 
 def _at_drive(latency_ns: np.ndarray, turnaround_ns: int) -> np.ndarray:

@@ -1,6 +1,6 @@
 """What a trace takes on a fitted drive, and how far such predictions were off for traces that were measured on it."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations
 from pathlib import Path
@@ -14,7 +14,7 @@ from blkreel.common.units import format_ns
 from blkreel.replay.drive.target import find_target
 from blkreel.replay.engine.engine import Batch
 from blkreel.replay.engine.spans import RunSpan
-from blkreel.replay.fidelity.queue_metrics import READ, Ios, QueueMetrics, QueueModel
+from blkreel.replay.fidelity.queue_metrics import READ, WRITE, Ios, QueueMetrics, QueueModel
 from blkreel.replay.fidelity.verdict import of_dependencies
 from blkreel.replay.plan.dependencies import is_observed
 from blkreel.replay.plan.pace import ALL_IDLE, DEPENDENT, ORIGINAL, IdlePolicy, with_compute
@@ -23,7 +23,7 @@ from blkreel.replay.plan.planner import plan_trace
 from blkreel.replay.run.simulate import simulate
 from blkreel.replay.run.zero_latency import zero_latency
 from blkreel.replay.simulated import spec
-from blkreel.replay.simulated.fitted import FITTED
+from blkreel.replay.simulated.fitted import FITTED, FittedReads, limit_of_fit
 from blkreel.replay.simulated.spec import PREFIX, SimulatedDrive
 from blkreel.traces.format.metadata_types import COARSE_CLOCK_NS, DriveAgreement, Run, ShareCertificate, clock_step_ns
 from blkreel.traces.format.trace import Trace
@@ -35,6 +35,7 @@ from .model import FittedModel
 
 _P99 = (99, 100)
 _DECIDED = 1.25  # highest over lowest prediction up to which a slowdown is stated
+_WRITES_LIMIT = 0.05  # writes per read up to which what they cost reads changes little
 _UNUSED_QUEUE = QueueModel((1.0,) * 5, (0.0, 0.0), 1)  # completions are given
 
 
@@ -141,7 +142,15 @@ def predict(trace: Trace, drive: SimulatedDrive, device: int | None, progress: P
     return Prediction(plan.pace.name, span.load_time_ns if dependent else None,
                       span.load_time_ns - least["load_time_ns"] if least else None,
                       metrics.percentile_ns(READ, *_P99) if metrics.count(READ) else None, metrics.count(READ),
-                      tuple(limit["text"] for limit in of_dependencies(run)))
+                      (*(limit["text"] for limit in of_dependencies(run)),
+                       *_own_writes(drive, metrics.count(READ), metrics.count(WRITE))))
+
+
+def _own_writes(drive: SimulatedDrive, reads: int, writes: int) -> Iterator[str]:
+    """What the trace's own writes cost its reads, where the runs that the drive is fitted to do not show it."""
+    limit = limit_of_fit(FittedReads(drive.fitted).account()) if drive.fitted else None
+    if limit and reads and writes > _WRITES_LIMIT * reads:
+        yield f"load time and read p99 uncertain beside the {writes:,} writes of the trace: {limit}"
 
 
 def checked(runs: Sequence[MeasuredRun], fitted: Sequence[FittedModel], progress: Progress) -> CheckedErrors:

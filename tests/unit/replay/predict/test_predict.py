@@ -18,10 +18,11 @@ from blkreel.common.errors import UsageError
 from blkreel.replay.predict import fit
 from blkreel.replay.predict.measured_run import beside_write, read_run, simulated_latencies
 from blkreel.replay.predict.prediction import checked
-from blkreel.replay.simulated.spec import parse
+from blkreel.replay.simulated.spec import SPREAD_SHARES, parse
 from blkreel.traces.format.reader import open_trace
 from blkreel.traces.format.schema import FLAGS, TRACE_SCHEMA
 
+MIB = 1 << 20
 DRIVE = ("nil:8GiB,clock=virtual,read_latency=150us,write_latency=60us,channels=8,read_bandwidth=700MB/s,"
          "write_bandwidth=300MB/s,read_slowdown=3,flush_latency=900us,read_spread=0.8/0.9/1/1.2/2/5/9")
 
@@ -124,6 +125,64 @@ def test_a_trace_without_dependencies_has_no_load_time(fitted, place, blkreel):
     result = blkreel("predict", trace, fitted)
     assert "no load time: the trace does not tell what its I/Os waited for" in result.stderr
     assert "load" not in result.stdout and "p99" in result.stdout
+
+
+def write_bursts(path):
+    """A program that has four reads in flight all the time, of two sizes."""
+    rows = np.arange(6000)
+    return new_trace(path, {}, submit_ns=rows * 200_000, latency_ns=100_000, flags=FLAGS["own"],
+                     offset_bytes=rows % 1000 * MIB, length_bytes=np.where(rows % 3, 16384, MIB),
+                     waited_on=np.where(rows % 4, -1, rows - 4), think_ns=np.where(rows % 4, 0, 20_000))
+
+
+@pytest.fixture
+def runs_on(place, blkreel):
+    """Runs of a trace of reads, and of others with this share of writes, at dependent pace."""
+    def run(drive, *shares):
+        traces = [write_bursts(place / "reads.parquet"),
+                  *(write_trace(place / f"{share}.parquet", 2, writes=share) for share in shares)]
+        names = [place / f"on-{drive[:8]}-{trace.stem}" for trace in traces]
+        for trace, name in zip(traces, names, strict=True):
+            blkreel("replay", trace, "--on", f"nil:8GiB,clock=virtual,{drive}", "-o", name, "--pace", "dependent",
+                    "--force", check=False)
+        return traces, names
+
+    return run
+
+
+def test_reads_near_writes_do_not_spoil_what_others_take(runs_on, place, blkreel):
+    """They wait 5 ms for programs: by the spread that this had given to all reads, loads were predicted 8 % too long.
+    What the writes of a trace cost its own reads is uncertain."""
+    traces, runs = runs_on("read_latency=140us,write_latency=40us,read_bandwidth=550MB/s,write_bandwidth=130MB/s,"
+                           "program=5ms,channels=6", 0.5)
+    blkreel("model-drive", *runs, "-o", place / "programs.toml")
+    of_reads, of_writes = (json.loads(blkreel("predict", trace, place / "programs.toml", "--json").stdout)
+                           ["predictions"][0] for trace in traces)
+    measured = read_run(str(runs[0]))
+    assert of_reads["load_time_ns"] == pytest.approx(measured.load_time_ns, rel=0.02)
+    assert of_reads["read_p99_ns"] == pytest.approx(np.quantile(measured.latency_ns, 0.99), rel=0.05)
+    assert not any("writes" in limit for limit in of_reads["limits"])
+    assert any("uncertain beside the 1,9" in limit for limit in of_writes["limits"])
+
+
+def test_a_drive_of_one_command_that_is_never_idle_is_fitted(runs_on):
+    """Hardly any read is alone, and one that is a little too slow delays all that follow."""
+    _, runs = runs_on("read_latency=500us,write_latency=600us,read_bandwidth=180MB/s,write_bandwidth=120MB/s,"
+                      "flush_latency=10ms,commands=1,channels=2", 0.5, 0.05)
+    model = fit.fit_drives([read_run(str(run)) for run in runs], progress)[0]
+    assert model.commands == 1
+    assert model.latency_ns[:3] == pytest.approx([500_000, 600_000, 10_000_000], rel=0.01)
+    assert model.bandwidth == pytest.approx([180e6, 120e6], rel=0.01)
+    assert all(spread == pytest.approx(np.ones(len(SPREAD_SHARES)), abs=0.01) for spread in model.spread.values())
+
+
+def test_few_ios_that_take_long_leave_the_mean_and_the_p99_as_they_are():
+    """2 of 1,000 take 36 times as long. All from 99 to 99.9 % would take up to that, by quantiles at these shares."""
+    factors = np.where(np.arange(5000) < 10, 36.0, 1.0)
+    spread = fit._nearest_spread(factors)
+    assert (np.diff(spread) >= 0).all() and spread[-1] == 36
+    assert np.interp((np.arange(5000) + 0.5) / 5000, SPREAD_SHARES, spread).mean() == pytest.approx(1.07, rel=0.01)
+    assert spread[SPREAD_SHARES.index(0.99)] == pytest.approx(1, rel=0.02)
 
 
 def test_a_download_full_of_flushes_is_fitted(tmp_path, blkreel, monkeypatch):
