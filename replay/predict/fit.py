@@ -356,8 +356,8 @@ def _nearest_spread(factors: np.ndarray) -> np.ndarray:
     shares = (np.arange(len(factors)) + 0.5) / len(factors)
     steps = np.array([np.interp(shares, SPREAD_SHARES, np.arange(len(SPREAD_SHARES)) >= number)
                       for number in range(len(SPREAD_SHARES))]).T
-    rising: np.ndarray = np.cumsum(nnls(steps, factors)[0])
-    return np.minimum(rising, factors[-1])
+    spread: np.ndarray = np.minimum(np.cumsum(nnls(steps, factors)[0]), factors[-1])
+    return spread
 
 
 def _queue(runs: Sequence[MeasuredRun]) -> QueueModel:
