@@ -2,6 +2,7 @@
 
 from contextlib import chdir
 
+from blkreel.analysis.metrics.partials.distributions import PERCENTILES, enough
 from blkreel.common.errors import BlkreelError
 from blkreel.common.progress import unseen
 from blkreel.replay.predict.fit import fit_drives
@@ -9,11 +10,13 @@ from blkreel.replay.predict.measured_run import read_run
 from blkreel.replay.predict.prediction import predict
 from blkreel.traces.format.reader import open_trace
 
+P99 = PERCENTILES["p99"]
+
 
 def predict_held_out(rows, directory):
     """The rows. Those of `fitted`, whose `predicted` are paths below the directory, get the load time and the p99 of
-    the reads of their trace on a drive that is fitted to the runs of the other programs of the direction. Where there
-    are none, they are left out."""
+    1,000 reads or more of their trace on a drive that is fitted to the runs of the other programs of the direction.
+    Where there are none, they are left out."""
     drives = {}
     for row in rows:
         if row["replay"] == "fitted":
@@ -30,7 +33,7 @@ def predict_held_out(rows, directory):
                 drive = fit_drives(others, unseen)[0].drive()
                 found = predict(open_trace(row["predicted"]["part"]), drive, None, unseen)
                 figures = {"load_s": found.load_time_ns / 1e9, "limits": [f"fit of {len(others)} runs"],
-                           "reads": found.read_p99_ns and {"p99_us": found.read_p99_ns / 1e3}}
+                           "reads": {"p99_us": found.read_p99_ns / 1e3} if enough(found.reads, P99) else None}
                 predicted.append({**row, "predicted": figures})
     return predicted
 
