@@ -1,6 +1,6 @@
 """The drives of a capture: behind devices, a directory, or the directory where a command starts."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
 from blkreel.common.device import (
@@ -15,8 +15,9 @@ from blkreel.common.device import (
 )
 from blkreel.common.errors import BlkreelError, UsageError
 from blkreel.common.system import integer_in, text_in
+from blkreel.traces.format.metadata_types import Volume
 
-SYS_BLOCK = SYS / "class/block"
+SYS_BLOCK, SYS_BTRFS = SYS / "class/block", SYS / "fs/btrfs"
 _COMPLETED = (0, 4, 11, 15)  # in `stat`: reads, writes, discards, flushes
 MAX_DRIVES = 16  # records.h, MAX_DEVICES
 LAYERS = ("device", "volume")
@@ -55,6 +56,18 @@ def named_blocks(devices: list[str], path: str | None) -> list[Path]:
     """The directories in sysfs of the devices, partitions and volumes that were named, or that a directory is on."""
     return [*(block_directory(_device(device)) for device in devices),
             *(blocks_under(Path(path)) if path is not None else ())]
+
+
+def drives_added(devices: list[Path], file_system: list[Path], volumes: Iterable[Volume],
+                 drives: list[Drive]) -> set[str]:
+    """The names of the drives that these blocks lie on now and that are not recorded: an array is rebuilt, a volume or
+    a btrfs is extended. volumes: of the start; after they were taken down they have no drives."""
+    known = {*(drive.name for drive in drives), *(volume["name"] for volume in volumes)}
+    members = [member.resolve() for block in file_system for entry in SYS_BTRFS.glob(f"*/devices/{block.name}")
+               for member in entry.parent.iterdir()]
+    # A partition that is removed looks like a drive of its own.
+    return {disk.name for block in (*devices, *file_system, *members) for disk in underlying_disks(block)
+            if disk.exists()} - known
 
 
 def _named(devices: list[str], path: str | None, notice: Callable[[str], None]) -> list[Drive]:

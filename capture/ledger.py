@@ -2,6 +2,7 @@
 
 import os
 import time
+from collections.abc import Iterable
 from typing import Any, TypedDict
 
 from blkreel.common.device import SYS, multipath_paths
@@ -62,8 +63,9 @@ def suspended_since_boot_ns() -> int:
     return max(time.clock_gettime_ns(time.CLOCK_BOOTTIME) - time.monotonic_ns() for _ in range(3))
 
 
-def ended(end: Totals, begun: dict[str, Any], suspended_ns: int = 0) -> EndMetadata:
-    """The metadata keys of the end of a capture. begun: the metadata of its start. suspended_ns: during the capture."""
+def ended(end: Totals, begun: dict[str, Any], suspended_ns: int = 0, drives_added: Iterable[str] = ()) -> EndMetadata:
+    """The metadata keys of the end of a capture. begun: the metadata of its start. suspended_ns, drives_added: during
+    the capture."""
     pair: ClockPair = {"monotonic_ns": end["monotonic_ns"], "realtime_ns": end["realtime_ns"]}
     # A recovered spool may have lost the metadata of its start.
     devices = begun.get("devices")
@@ -72,6 +74,8 @@ def ended(end: Totals, begun: dict[str, Any], suspended_ns: int = 0) -> EndMetad
         devices = [{}] * len(drives)
     names = [device.get("name", drive["device"]) for device, drive in zip(devices, drives, strict=True)]
     metadata = metadata_of(end, names)
+    if added := sorted(drives_added):
+        metadata["ledger"]["drives_added"] = added
     lost = _lost_or_unmatched(metadata)  # commands state these by the metadata itself
     metadata["ledger"]["missing"] = [text for text in missing(metadata) if text not in lost]
     if suspended_ns >= _LEAST_SUSPENDED_NS:
@@ -127,6 +131,8 @@ def missing(metadata: LedgerMetadata) -> list[str]:
     messages += [f"paths of {name} were added during the capture ({count:,}), and their I/O is not recorded: "
                  "capture again"
                  for name, count in ledger.get("paths_added", {}).items()]
+    messages += [f"{name} was added to a volume or file system during the capture, and its I/O is not recorded: "
+                 "capture again" for name in ledger.get("drives_added", ())]
     difference = diskstats["difference"]
     tolerated = _tolerated(diskstats)
     # An I/O in flight at the end may have completed without an event; it has its row all the same.

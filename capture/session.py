@@ -34,6 +34,7 @@ from . import ledger, sources
 from .command import Workload, refuse_missing, user_of_command
 from .counters import Counters
 from .drives import (
+    drives_added,
     drives_to_watch,
     fua_of,
     helper_arguments,
@@ -145,9 +146,13 @@ class _Session:
         self.thread_names: dict[int, tuple[int, str, str]] = {}
         self.spool_metadata: dict[str, Any] = {}
         self.suspended_at_start_ns = 0
+        self.blocks: tuple[list[Path], list[Path]] = ([], [])
+        self.added: set[str] = set()
 
     def run(self) -> CaptureResult:
         self.emulated = EmulatedUses(drive.backing_file for drive in self.drives)
+        if self.options.layer == "device":
+            self.blocks = named_blocks(self.options.devices, None), named_blocks([], _path(self.options))
         # Until the trace is complete, Ctrl-C and other signals end the recording instead of the process.
         with handled_signals({**dict.fromkeys((signal.SIGINT, signal.SIGTERM, signal.SIGHUP), self._on_signal),
                               signal.SIGUSR1: self._on_save}):
@@ -210,6 +215,7 @@ class _Session:
             self.monitor.progress(now - began, *((None, None) if source.reports_late else (source.events, source.lost)))
             self._show_live()
             self._note_sizes()
+            self._note_added()
             self._drop_old()
             if self.save_requested:
                 self._save()
@@ -227,6 +233,10 @@ class _Session:
             self.spool_metadata["devices"] = devices
             with suppress(BlkreelError):  # on a full disk the trace still has them, if the capture comes to its end
                 self.spool.note({"devices": devices})
+
+    def _note_added(self) -> None:
+        with suppress(OSError):  # taken down at this moment
+            self.added |= drives_added(*self.blocks, self.spool_metadata.get("volumes", ()), self.drives)
 
     def _drop_old(self) -> None:
         try:
@@ -303,8 +313,9 @@ class _Session:
             with suppress(OSError):  # removed for good: nothing of it is missing
                 if self.control_group and self.control_group.stat().st_ino != self.control_group_id:
                     source.end["ledger"]["cgroup_replaced"] = 1
+            self._note_added()
             metadata = ledger.ended(source.end, self.spool_metadata,
-                                    ledger.suspended_since_boot_ns() - self.suspended_at_start_ns)
+                                    ledger.suspended_since_boot_ns() - self.suspended_at_start_ns, self.added)
             if self.ring:
                 metadata["lost"] = self.ring.lost_since_begin(metadata["lost"])
             return metadata

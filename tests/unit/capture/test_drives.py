@@ -4,7 +4,7 @@ import dataclasses
 
 import pytest
 
-from blkreel.capture.drives import layer_of, paths_of, refuse_multipath, refuse_zoned
+from blkreel.capture.drives import drives_added, layer_of, paths_of, refuse_multipath, refuse_zoned
 from blkreel.capture.volumes import places_of_target, volumes_from
 from blkreel.common.device import Drive
 from blkreel.common.errors import BlkreelError
@@ -70,6 +70,29 @@ def test_a_stack_of_volumes_is_described_from_above_to_below(sysfs):  # noqa: F8
     assert lower["kind"] == "md raid1"
     assert [(entry["name"], entry["offset_bytes"]) for entry in lower["parts"]] == [("sda", 2064 * 512),
                                                                                     ("sdb", 32 * 512)]
+
+
+def test_a_drive_that_joins_an_array_or_a_file_system_is_noticed(sysfs, monkeypatch):  # noqa: F811
+    """A rebuild wrote 100 MB to a spare of which the trace had nothing, with exit code 0."""
+    monkeypatch.setattr("blkreel.capture.drives.SYS_BTRFS", sysfs.root / "fs/btrfs")
+    first, spare = sysfs.disk("sda", "8:0"), sysfs.disk("sdb", "8:16")
+    array = sysfs.disk("md0", "9:0", md__level="raid1")
+    (array / "slaves").mkdir()
+    (array / "slaves/sda").symlink_to(first)
+    volumes, recorded = volumes_from([array]), [dataclasses.replace(DRIVE, name="sda")]
+    members = sysfs.root / "fs/btrfs/uuid/devices"
+    members.mkdir(parents=True)
+    (members / "md0").symlink_to(array)
+    assert drives_added([array], [array], volumes, recorded) == set()
+    (members / "sdb").symlink_to(spare)
+    assert drives_added([], [array], volumes, recorded) == {"sdb"}
+    assert drives_added([array], [], volumes, recorded) == set(), "named as a device, not as a directory"
+    (array / "slaves/sdb").symlink_to(spare)
+    assert drives_added([array], [], volumes, recorded) == {"sdb"}
+    for member in (array / "slaves").iterdir():
+        member.unlink()
+    assert drives_added([array], [], volumes, recorded) == set(), "stopped"
+    assert drives_added([first / "sda1"], [], [], recorded) == set(), "a partition that was removed"
 
 
 def test_a_zoned_drive_is_recorded_by_bpf_only():

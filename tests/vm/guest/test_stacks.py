@@ -191,6 +191,19 @@ def md(nvme_drives, program):
         yield make
 
 
+def test_a_rebuild_onto_a_drive_that_is_not_recorded_is_reported(rows_of, md, blkreel, nvme_drives, tmp_path):
+    array, members = md(1)
+    spare = nvme_drives[0]
+    subprocess.run(["blkdiscard", "-f", spare], check=True)
+    for change in ("--fail", "--remove"):
+        subprocess.run(["mdadm", array, change, members[1]], check=True, capture_output=True)
+    before = counters(spare)["writes"]
+    rebuild = f"mdadm {array} --add {spare}; mdadm --wait {array}; sync"
+    result = blkreel("capture", array, "-o", tmp_path / "rebuilt.parquet", "--", "sh", "-c", rebuild, check=False)
+    assert counters(spare)["writes"] > before + 100
+    assert result.returncode == 3 and f"{Path(spare).name} was added to a volume" in result.stderr
+
+
 def test_parity_is_not_of_the_thread_at_the_start_of_the_array(rows_of, md):
     """md names sector 0 of the array for it, so that it was of the thread whose I/O was last there."""
     array, _ = md(5)
