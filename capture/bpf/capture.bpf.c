@@ -354,8 +354,9 @@ static __always_inline void complete_unissued(struct slot *slot, struct request 
 	if (ours)
 		slot->state = SLOT_IDLE;
 	if (done_bytes == 0) {
-		/* The end of an fsync without data, or the second completion of a write with flushes around it. */
-		if (ours || (!config.has_io_start && !slot->ends_twice))
+		/* The end of an fsync without data, or the second completion: of a write with flushes around it, or of
+		 * a request of dm-multipath, which has no bio then. */
+		if (ours || (!config.has_io_start && !slot->ends_twice && READ(rq, bio)))
 			COUNT(empty_flushes);
 		slot->ends_twice = 0;
 	} else if (ours) {
@@ -465,6 +466,24 @@ int bio_remap(__u64 *args)
 		on_remap((struct bio *)args[1], (__u32)args[2], args[3]);
 	else
 		on_remap((struct bio *)args[0], (__u32)args[1], args[2]);
+	return 0;
+}
+
+/* dm-multipath has requests: the one for the drive has copies of the bios. */
+PROGRAM(block_rq_remap)
+int rq_remap(__u64 *args)
+{
+	struct bio *bio;
+
+	if (control.phase != PHASE_RUNNING)
+		return 0;
+	bio = READ(request_of(args), bio);
+	if (!bio)
+		return 0;
+	if (config.request_is_second)
+		on_remap(bio, (__u32)args[2], args[3]);
+	else
+		on_remap(bio, (__u32)args[1], args[2]);
 	return 0;
 }
 

@@ -41,5 +41,5 @@ static __always_inline bool is_of_volume(struct bio *bio)
 	struct gendisk *disk = disk_of_bio(bio);
 	struct request_queue *queue = disk ? READ(disk, queue) : NULL;
 
-	return queue && !READ(queue, mq_ops);
+	return queue && (!READ(queue, mq_ops) || (__u32)READ(disk, major) == config.dm_major);
 }

@@ -70,6 +70,7 @@ struct capture_config {
 	__u8 own_only;          /* other I/O is counted, not recorded */
 	__u8 uses;              /* the first use of pages that a read brought is recorded */
 	__u8 volumes;           /* bios are followed from volumes and multipath heads to their drives */
+	__u32 dm_major;        /* a volume even where it has requests (dm-multipath); 0: dm is not loaded */
 	__u32 scsi_command_at; /* in struct scsi_cmnd; 0: unknown */
 	__u32 pinned_pages;    /* the flag of bios with pages of a program, of direct I/O (since 6.5); 0: unknown */
 	__u64 wakeup_bytes;

@@ -22,7 +22,7 @@ MODULES = {
     "nvme": "poll_queues=1", "nvme-tcp": "", "nvmet-tcp": "",
     "ext4": "", "loop": "max_loop=8", "null_blk": "nr_devices=0", "zram": "num_devices=0",
     "scsi_debug": "add_host=0 lbpws=1 lbprz=1 atomic_wr=1", "sd_mod": "",
-    "dm-mod": "", "dm-delay": "", "dm-flakey": "", "dm-crypt": "",
+    "dm-mod": "", "dm-delay": "", "dm-flakey": "", "dm-crypt": "", "dm-multipath": "", "dm-round-robin": "",
     "raid0": "", "raid1": "", "raid456": "", "bcache": "",
     "mq-deadline": "", "bfq": "", "kyber-iosched": "",
     "nfit": "", "nd_pmem": "", "overlay": "", "btrfs": "",

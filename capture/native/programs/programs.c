@@ -241,6 +241,7 @@ static int choose_programs(struct bpf_object *object, const struct programs_opti
 			{ "bio_queue", bios || options->volumes },
 			{ "bio_complete", bios },
 			{ "bio_remap", options->volumes },
+			{ "rq_remap", options->volumes },
 			{ "bio_split", bios || options->volumes },
 			{ "dirty_folio", options->files && features->dirty_folio },
 			{ "dirty_page", options->files && !features->dirty_folio },
@@ -267,6 +268,22 @@ static int set_size(struct bpf_object *object, const char *name, uint32_t entrie
 	return bpf_map__set_max_entries(bpf_object__find_map_by_name(object, name), entries ? entries : 1);
 }
 
+/* The number of a block driver; 0: not loaded. */
+static uint32_t find_major(const char *driver)
+{
+	FILE *file CLEANUP_FCLOSE = fopen("/proc/devices", "re");
+	char line[128], name[64];
+	bool is_block = false;
+	unsigned int number;
+
+	while (file && fgets(line, sizeof(line), file)) {
+		is_block |= !strncmp(line, "Block", 5);
+		if (is_block && sscanf(line, "%u %63s", &number, name) == 2 && !strcmp(name, driver))
+			return number;
+	}
+	return 0;
+}
+
 static int configure(struct programs *programs, const struct programs_options *options,
 		     const struct features *features)
 {
@@ -286,6 +303,7 @@ static int configure(struct programs *programs, const struct programs_options *o
 		.sees_faults = options->uses && features->faults && bpf_object__find_program_by_name(object, "use_faulted"),
 		.volumes = options->volumes,
 		.pinned_pages = features->pinned_pages,
+		.dm_major = options->volumes ? find_major("device-mapper") : 0,
 		.scsi_command_at = features->scsi_command_at,
 		.wakeup_bytes = options->ring_bytes / 4,
 		.interval_gap_ns = LOST_INTERVAL_GAP_NS,

@@ -95,6 +95,19 @@ def test_a_volume_on_a_volume(rows_of, dm, nvme):
     assert set(threads_of(writes)) == {"dd"} and writes.tid.nunique() == 2
 
 
+def test_multipath_of_dm(rows_of, dm, nvme_drives):
+    """It has requests, whose copies a kernel thread issues to the drives, and which the kernel completes twice."""
+    paths = " ".join(f"{drive} 1" for drive in nvme_drives[:2])
+    volume = dm("blkreel-paths", f"0 65536 multipath 2 queue_mode mq 0 1 1 round-robin 0 2 1 {paths}\n")
+    work = (f"dd if=/dev/zero of={volume} bs=4k count=30 oflag=direct status=none;"
+            f"dd if={volume} of=/dev/null bs=4k count=30 iflag=direct status=none")
+    for options in ((), ("--layer", "volume")):
+        rows = rows_of(volume, work, *options)
+        assert rows.op.value_counts().to_dict() == {OPS["read"]: 30, OPS["write"]: 30}
+        assert set(threads_of(rows)) == {"dd"} and is_own(rows).all()
+        assert rows.attrs["summary"]["missing"] == [] and rows.attrs["summary"]["diskstats"]["difference"] == 0
+
+
 def test_a_limit_on_a_volume(rows_of, encrypted, limited_group):  # noqa: F811
     group = limited_group(encrypted, 200)
     rows = rows_of(encrypted, f"echo $$ >{group}/cgroup.procs;"
