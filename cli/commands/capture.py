@@ -182,10 +182,12 @@ def why_empty(options: CaptureOptions, result: CaptureResult) -> str:
         return ""
     if not options.command:
         return empty
+    volumes = ", ".join(volume["path"] for volume in result.metadata.get("volumes", ()) if sum(result.ios.values()))
+    by_volume = f"; or kernel threads of {volumes} issue its I/O, which --layer volume records" if volumes else ""
     if options.cold:
-        return f"{empty}: it uses other drives; name the directory that it reads: --path DIR"
+        return f"{empty}: it uses other drives; name the directory that it reads: --path DIR{by_volume}"
     return (f"{empty}: its data is in the page cache, or on another drive; to read the data from the drive: add "
-            "--cold; for another drive: --path DIR")
+            f"--cold; for another drive: --path DIR{by_volume}")
 
 
 @contextmanager

@@ -124,6 +124,15 @@ def test_an_empty_capture_names_the_reason(tmp_path, workload, others, command, 
     assert not (cold and "--cold" in text)
 
 
+@pytest.mark.parametrize("others", [0, 9])
+def test_io_that_kernel_threads_of_a_volume_issue_is_one_of_the_reasons(tmp_path, others):
+    """As of dm-integrity with a journal, of which a capture said only that its data is in the page cache."""
+    result = Reads(tmp_path / "t.parquet", 0, others)
+    result.metadata["volumes"] = [{"path": "/dev/dm-0"}]
+    text = why_empty(CaptureOptions(devices=[], output=result.path, command=["game"]), result)
+    assert ("kernel threads of /dev/dm-0" in text and "--layer volume" in text) == bool(others)
+
+
 @pytest.mark.parametrize("missing, ring", [(["its rows could not be written"], {}), ([], {"dropped_rows": 9})])
 def test_a_capture_that_lost_its_rows_is_not_called_one_without_io(tmp_path, missing, ring):
     result = Reads(tmp_path / "t.parquet", 0, 0)
