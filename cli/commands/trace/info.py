@@ -24,6 +24,7 @@ from blkreel.traces.format.read_ahead import ReadAheadCount
 from blkreel.traces.format.reader import open_trace
 from blkreel.traces.format.schema import FLAGS, OP_NAMES, WRITE_FLAGS
 from blkreel.traces.format.trace import Trace
+from blkreel.traces.transform.rows import Span
 
 _MAX_ROWS = 12
 _LONG_METADATA = ("boundary", "exposure", "survey", "threads", "files")
@@ -49,7 +50,7 @@ def command(trace: str, as_json: bool) -> None:
     exposure = Exposure() if layers else exposure_of(opened)
     is_looped = bool(opened.account.background)
     document = {"version": 1, "path": str(opened.path), "file_bytes": opened.footer.size_bytes,
-                "rows": opened.rows, "duration_ns": totals.duration_ns, **totals.document(opened.metadata),
+                "rows": opened.rows, "duration_ns": totals.span.duration_ns, **totals.document(opened.metadata),
                 "exposure": {**exposure.document(), "words": exposure.words(), "why": exposure.why_withheld(is_looped)},
                 **({"layers": [_layer(opened, numbers) for numbers in layers]} if layers else {}),
                 "metadata": {k: v for k, v in opened.metadata.items() if k not in _LONG_METADATA}}
@@ -106,18 +107,17 @@ class _Totals:
         self.workload: Total = {"ios": 0, "bytes": 0}
         self.several_files: Total = {"ios": 0, "bytes": 0}
         self.write_flags: dict[str, Total] = {name: {"ios": 0, "bytes": 0} for name in WRITE_FLAGS}
-        self.causes_known = self.duration_ns = 0
+        self.causes_known, self.span = 0, Span()
         self.read_ahead = ReadAheadCount()
         totals_of = {"op": self.ops, "tid": self.threads}
         optional = [name for name in ("blocked_ns",) if name in trace.schema.names]
         optional += [] if devices is None else ["device"]
         if "inode" in trace.schema.names:
             totals_of["inode"] = self.files
-        first_ns = None
-        for batch in trace.batches(["submit_ns", "length_bytes", "flags", "waited_on", *optional, *totals_of]):
+        for batch in trace.batches(["submit_ns", "latency_ns", "length_bytes", "flags", "waited_on", *optional,
+                                    *totals_of]):
             columns = {name: batch[name].to_numpy() for name in batch.schema.names}
-            first_ns = int(columns["submit_ns"][0]) if first_ns is None else first_ns
-            self.duration_ns = int(columns["submit_ns"][-1]) - first_ns
+            self.span.add(columns)
             if devices is not None:
                 on_devices = np.isin(columns["device"], list(devices))
                 columns = {name: values[on_devices] for name, values in columns.items()}

@@ -13,6 +13,7 @@ from blkreel.traces.format.exposure import exposure_of, percent
 from blkreel.traces.format.reader import open_trace
 from blkreel.traces.format.schema import OPS
 from blkreel.traces.samples import PREFIX, SAMPLES, compute_shares, sample_path
+from blkreel.traces.transform.rows import Span
 
 
 @click.command()
@@ -43,13 +44,15 @@ def command(as_json: bool) -> None:
 
 def _entry(name: str, description: str) -> dict[str, Any]:
     trace = open_trace(sample_path(name))
-    table = trace.table(["submit_ns", "op", "length_bytes"])
-    op, length_bytes, submit_ns = (table[column].to_numpy() for column in ("op", "length_bytes", "submit_ns"))
+    table = trace.table(["submit_ns", "latency_ns", "op", "length_bytes"])
+    columns = {name: table[name].to_numpy() for name in table.column_names}
+    op, length_bytes, span = columns["op"], columns["length_bytes"], Span()
+    span.add(columns)
     moved = {kind: int(length_bytes[op == OPS[kind]].sum()) for kind in ("read", "write")}
     return {"name": f"{PREFIX}{name}", "shows": description, "path": str(trace.path), "rows": trace.rows,
             "read_bytes": moved["read"], "written_bytes": moved["write"],
             "compute_share": compute_shares()[name], "exposure": exposure_of(trace).document(),
-            "duration_ns": int(submit_ns[-1] - submit_ns[0])}
+            "duration_ns": span.duration_ns}
 
 
 def _share(share: float | None) -> str:

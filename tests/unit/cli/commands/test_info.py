@@ -84,3 +84,9 @@ def test_the_layers_of_a_volume_have_no_sum(blkreel, tmp_path):
     document = json.loads(blkreel("info", tmp_path / "drives.parquet", "--json").stdout)
     assert "layers" not in document and document["rows"] == 3
     assert (document["metadata"]["storage_layer"], document["metadata"]["capture_layer"]) == ("device", "request")
+
+
+def test_the_time_of_a_trace_ends_with_its_last_completion(tmp_path, blkreel):
+    """A trace of one I/O of a second was one "over 0 ns", and over 1.00 s for `slice` and `report`."""
+    new_trace(tmp_path / "t.parquet", {}, submit_ns=[5], latency_ns=[10**9], offset_bytes=0, length_bytes=[1 << 30])
+    assert json.loads(blkreel("info", tmp_path / "t.parquet", "--json").stdout)["duration_ns"] == 10**9
