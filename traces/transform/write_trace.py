@@ -1,5 +1,6 @@
 """`blkreel.write_trace`: a valid trace from rows that a program has in memory."""
 
+import json
 from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
@@ -11,6 +12,7 @@ import pyarrow as pa
 from blkreel.common.errors import UsageError
 from blkreel.common.files.safe_files import caller_of_sudo
 from blkreel.traces.format.check import wrong_rows
+from blkreel.traces.format.metadata_types import wrong_metadata
 from blkreel.traces.format.reader import open_trace
 from blkreel.traces.format.schema import OPS, TRACE_SCHEMA, UNKNOWN, Metadata
 from blkreel.traces.format.writer import TraceWriter
@@ -29,7 +31,7 @@ def write_trace(path: str | Path, rows: Any, *, like: str | Path | None = None, 
     columns, labels = _columns_of(rows)
     source = open_trace(str(like)) if like is not None else None
     described = {**({**carried(source.metadata), **history([source], "write_trace", {})} if source else
-                    {"writer": WRITER, "source_format": "python"}), **(metadata or {})}
+                    {"writer": WRITER, "source_format": "python"}), **_as_read(path, metadata or {})}
     columns = _complete(columns, labels)
     rows = len(columns["submit_ns"])
     schema = trace_schema(pa.schema([pa.field(name, pa.int64()) for name in columns]))
@@ -45,6 +47,18 @@ def write_trace(path: str | Path, rows: Any, *, like: str | Path | None = None, 
         for begin in range(0, rows, _BATCH_ROWS):
             out.write({name: values[begin:begin + _BATCH_ROWS] for name, values in columns.items()})
         return out.close({"duration_ns": span.duration_ns, **described})
+
+
+def _as_read(path: str | Path, metadata: Metadata) -> Metadata:
+    """The metadata as a reader of the file gets it, which must have no reason to call the file damaged."""
+    try:
+        metadata = json.loads(json.dumps(metadata, allow_nan=False))
+        wrong = wrong_metadata(metadata)
+    except (TypeError, ValueError) as error:
+        wrong = f"no JSON: {error}"
+    if wrong:
+        raise UsageError(f"{path}: metadata: {wrong}", "docs/trace-format.md has the values that are valid")
+    return {key: value for key, value in metadata.items() if key != "schema_version"}
 
 
 def _columns_of(rows: Any) -> tuple[dict[str, Any], np.ndarray | None]:

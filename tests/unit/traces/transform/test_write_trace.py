@@ -128,3 +128,17 @@ def test_an_existing_file_is_kept(tmp_path):
     assert blkreel.write_trace(path, ROWS, force=True, public=True, metadata={"title": "four"}).stat().st_mode & 0o77
     assert open_trace(path).metadata["title"] == "four"
     assert written(blkreel.write_trace(tmp_path / "none.parquet", {name: [] for name in ROWS}))["op"] == []
+
+
+@pytest.mark.parametrize("metadata", [
+    {"epoch_ns": 1e18}, {"epoch_ns": 9190000000 * 10**9}, {"title": 5}, {"devices": "disk"}, {"threads": {"a": {}}},
+    {"clock_pairs": [{"monotonic_ns": 1}]}, {"duration_ns": np.int64(5)}, {"lost": float("nan")}], ids=str)
+def test_metadata_that_a_reader_calls_damaged_is_refused(tmp_path, metadata):
+    with pytest.raises(UsageError, match="metadata: "):
+        blkreel.write_trace(tmp_path / "t.parquet", ROWS, metadata=metadata)
+    assert not (tmp_path / "t.parquet").exists()
+
+
+def test_metadata_of_another_version_of_the_format_is_of_this_one(tmp_path):
+    metadata = {"schema_version": 9, "threads": {5: {"pid": 5}}}
+    written(blkreel.write_trace(tmp_path / "t.parquet", ROWS, metadata=metadata))
