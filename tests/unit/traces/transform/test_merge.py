@@ -64,6 +64,14 @@ def test_what_two_traces_have_is_noted(tmp_path, join, selections, twice):
     assert [note[:14] for note in result.notes if "the same I/Os" in note] == ["traces 0 and 1"] * twice
 
 
+def test_traces_with_times_of_the_wall_clock_are_placed_by_them(tmp_path):
+    """Of a program that writes them, without clock_pairs: they were refused as without a wall clock."""
+    paths = [new_trace(tmp_path / f"{epoch_ns}.parquet", {"clock": "realtime", "epoch_ns": epoch_ns},
+                       submit_ns=[10, 20]) for epoch_ns in (10**18, 10**18 + 15)]
+    merge([open_trace(path) for path in paths], tmp_path / "t.parquet")
+    assert assert_valid(tmp_path / "t.parquet")["submit_ns"].tolist() == [10, 20, 25, 35]
+
+
 def test_a_number_that_the_kernel_gave_again_is_another_thread(tmp_path):
     """Two captures of one boot: 7 is `reader` in both, 8 was a thread that ended, and then one of another program."""
     paths, recorded = [], [{"7": "reader", "8": "first"}, {"7": "reader", "8": "second"}, {"7": "reader"}]
