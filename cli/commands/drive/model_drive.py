@@ -17,7 +17,7 @@ from blkreel.common.printable import printable
 from blkreel.replay.predict.fit import fit_drives
 from blkreel.replay.predict.measured_run import same_drive, with_baselines
 from blkreel.replay.predict.prediction import CheckedErrors, checked, file_text
-from blkreel.traces.format.writer import refuse_output
+from blkreel.traces.format.writer import output_errors, refuse_output
 
 
 @click.command()
@@ -45,7 +45,8 @@ def command(runs: tuple[str, ...], output: Path, force: bool, as_json: bool) -> 
     models = fit_drives(measured, progress)
     errors = checked(measured, models, progress)
     text = file_text(measured, models[0].words(), drive, errors, __version__)
-    write_output(output, text, force=force, owner=caller_of_sudo())
+    with output_errors(output):
+        write_output(output, text, force=force, owner=caller_of_sudo())
     if as_json:
         print_json({"version": 1, "path": str(output), "drive": dict(drive), "model": models[0].words(),
                     "held_out": errors.held_out, "largest_error": errors.largest(),

@@ -18,7 +18,7 @@ from blkreel.common.printable import printable
 from blkreel.common.text_table import TextColumn, fitting, lines_of
 from blkreel.common.units import format_count, format_ns
 from blkreel.traces.format.reader import open_trace
-from blkreel.traces.format.writer import refuse_output
+from blkreel.traces.format.writer import output_errors, refuse_output
 from blkreel.traces.model import (
     MOST_SAMPLED_IOS,
     PROPERTIES,
@@ -77,7 +77,8 @@ def command(source: str, output: Path | None, format_name: str, make_trace: Path
                        measured(generated(model, seed), model.capacity_bytes, model.ios, most_sampled_ios))
     comparisons = compared(model.properties, properties(measurement))
     if output:
-        write_output(output, job.text if job else model_text(model), force=force, owner=caller_of_sudo())
+        with output_errors(output):
+            write_output(output, job.text if job else model_text(model), force=force, owner=caller_of_sudo())
     not_expressed = job.not_expressed if job else []
     if as_json:
         print_json({"version": 1, "source": source, "path": output and str(output), "format": format_name,

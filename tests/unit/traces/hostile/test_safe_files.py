@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from blktrace_events import Recording
+from small_trace import new_trace
 from synthetic_runs import write_run, write_trace
 
 from blkreel.analysis.report import export
@@ -416,3 +417,13 @@ def test_a_name_that_does_not_exist_on_a_read_only_file_system_needs_no_removal(
     (tmp_path / "there").touch()
     with pytest.raises(OSError, match="Read-only"):
         safe_files.unlink(tmp_path / "there")
+
+
+@pytest.mark.parametrize("command", [["slice", "--op", "read"], ["export", "--format", "csv"], ["report"], ["model"]])
+def test_an_output_that_cannot_be_written_is_named(tmp_path, blkreel, command):
+    """`model` named its temporary file, and no remedy."""
+    trace = new_trace(tmp_path / "t.parquet", {}, submit_ns=[0, 9], latency_ns=5, offset_bytes=[0, 4096],
+                      length_bytes=4096)
+    result = blkreel(command[0], trace, *command[1:], "-o", "/proc/self/x", check=False)
+    assert result.returncode == 1 and "cannot write /proc/self/x: No such file" in result.stderr
+    assert "name another output" in result.stderr
