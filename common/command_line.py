@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from blkreel.common.files.safe_files import caller_of_sudo
+from blkreel.common.printable import printable
 
 PROGRAM = "blkreel"
 # In a message, as_typed() replaces the dots by the arguments of the running command.
@@ -28,7 +29,14 @@ _SUDO_PATH = os.pathsep.join(("/usr/local/sbin", "/usr/local/bin", "/usr/sbin", 
 
 def command_line(*arguments: object) -> str:
     """`blkreel report runs/a`, as the user would type it."""
-    return as_typed(shlex.join([PROGRAM, *map(str, arguments)]))
+    return as_typed(" ".join([PROGRAM, *(quoted(str(argument)) for argument in arguments)]))
+
+
+def quoted(word: str) -> str:
+    """A word of a command for a shell; with control characters or bytes that are not UTF-8 as for bash and zsh."""
+    if printable(word) == word:
+        return shlex.quote(word)
+    return "$'" + printable(word.replace("\\", "\\\\").replace("'", "\\'")) + "'"
 
 
 def running_command() -> str:

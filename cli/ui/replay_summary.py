@@ -9,6 +9,7 @@ from blkreel.analysis.report.columns import exposure_words, headline_of
 from blkreel.common.console import Detail
 from blkreel.common.files.json_file import print_json
 from blkreel.common.files.typed_document import record
+from blkreel.common.printable import printable
 from blkreel.common.text_table import shortened, wrapped
 from blkreel.common.units import format_bytes, format_count, format_ns
 from blkreel.common.verdict import judged
@@ -137,7 +138,7 @@ def summary_lines(document: Mapping[str, Any], detail: Detail, width: int) -> li
         size += f", {format_count(total['unseen_ops'])} I/Os without completion"
     if not total["ops"] and not stored:
         size = f"{format_count(total['unseen_ops'])} I/Os, none with its completion"
-    lines = wrapped(beside_sentence(entry), width) + wrapped(f"{run['path']}: {label}, {size}", width)
+    lines = wrapped(beside_sentence(entry), width) + wrapped(f"{printable(run['path'])}: {label}, {size}", width)
     lines += _in_one_line("  ", metric_words(entry), width)
     lines += _in_one_line("  ", [words] if (words := exposure_words(entry)) else [], width)
     lines += _in_one_line("  ", [limit] if (limit := entry.get("provider_limit")) else [], width)

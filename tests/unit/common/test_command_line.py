@@ -90,3 +90,12 @@ def test_a_printed_remedy_works_when_pasted(tmp_path):
     remedy = failed.stderr.strip().rpartition(": ")[2]
     assert remedy.endswith("blkreel drives"), failed.stderr
     subprocess.run(remedy, shell=True, check=True, cwd=tmp_path, env=environment, stdout=subprocess.DEVNULL)
+
+
+def test_a_command_with_a_name_that_is_no_text_works_when_pasted():
+    """Of a run in `r\\xff\\nq`, `next: blkreel report` had a question mark and a line break."""
+    name = b"r\xff\nq'\\ \x1b[1m"
+    line = command_line.command_line("report", os.fsdecode(name), "plain")
+    assert line.isprintable() and line.endswith(" plain")
+    pasted = subprocess.run(["bash", "-c", f"printf '%s\\0' {line}"], capture_output=True, check=True).stdout
+    assert pasted.split(b"\0")[-3] == name
