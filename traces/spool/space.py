@@ -8,7 +8,7 @@ import pyarrow as pa
 
 from blkreel.common.units import format_bytes
 
-from .spool import RESERVE_SHARE
+from .spool import RESERVE_GROWTH, reserve_bytes
 
 _TRACE_IO_BYTES = 15  # of a compressed trace, at most; docs/tests.md
 
@@ -21,7 +21,8 @@ def shortage(output: str | Path, ios: Iterable[int | float], schema: pa.Schema) 
     row_bytes = sum(field.type.bit_width // 8 for field in schema)
     needed_bytes = finished_bytes = 0.0
     for count in ios:
-        needed_bytes = max(needed_bytes, finished_bytes + count * row_bytes * (1 + 1 / RESERVE_SHARE))
+        rows_bytes = int(count * row_bytes)
+        needed_bytes = max(needed_bytes, finished_bytes + rows_bytes + reserve_bytes(rows_bytes) * RESERVE_GROWTH)
         finished_bytes += count * _TRACE_IO_BYTES
     directory = next(parent for parent in Path(output).absolute().parents if parent.is_dir())
     free_bytes = shutil.disk_usage(directory).free

@@ -48,8 +48,9 @@ from .contents import ROWS_FILE, SpoolContents
 from .notes import Note, SpoolNotes
 
 # A row of a run takes 80 bytes here, and up to half of that in the trace; the rest is for metadata and footers.
-RESERVE_SHARE = 2  # rows_bytes / RESERVE_SHARE are reserved
+_RESERVE_SHARE = 2  # rows_bytes / _RESERVE_SHARE are reserved
 _RESERVE_LEAST_BYTES = 256 << 10
+RESERVE_GROWTH = 9 / 8  # it grows by more than it must, and so less often
 _RESERVE_FILE, _METADATA_FILE, _TRACE_FILE = "reserve", "metadata.json", "trace.parquet"
 # All names in a spool directory, in the order of their removal; blktrace/ holds the files of the blktrace command.
 # The metadata is last: it tells that the trace has its name.
@@ -75,6 +76,11 @@ class _SpoolMetadata(TraceMetadata, total=False):
     spool_begin_bytes: int
     spool_origin_ns: int
     spool_trace_inode: int | None
+
+
+def reserve_bytes(rows_bytes: int) -> int:
+    """The space that is reserved at least for the trace of these rows."""
+    return rows_bytes // _RESERVE_SHARE + _RESERVE_LEAST_BYTES
 
 
 class Spool:
@@ -220,10 +226,10 @@ class Spool:
             remove_directory(self.directory, LAYOUT)
 
     def _keep_reserve(self, rows_bytes: int) -> None:
-        wanted = rows_bytes // RESERVE_SHARE + _RESERVE_LEAST_BYTES
+        wanted = reserve_bytes(rows_bytes)
         if wanted <= self._reserved_bytes:
             return
-        wanted += wanted // 8
+        wanted = int(wanted * RESERVE_GROWTH)
         try:
             os.posix_fallocate(self.reserve_file.fileno(), 0, wanted)
         except OSError as error:
