@@ -54,6 +54,11 @@ static __always_inline void enter_thread(struct slot *slot, struct bio *bio)
 	slot->used = 1;
 }
 
+#define MD_MAJOR 9
+#define IS_END (1ull << 63)
+/* raid5 passes on single pages, also for parity and for other bios. */
+#define PAGE_OF_RAID5_BYTES 4096
+
 /* The slot has the thread with which a bio enters a volume at this sector. */
 static __always_inline void note_entry(struct bio *bio, __u64 sector, const struct slot *slot, __u64 entered_ns)
 {
@@ -69,12 +74,41 @@ static __always_inline void note_entry(struct bio *bio, __u64 sector, const stru
 		.tid = slot->tid,
 		.cpu = slot->cpu,
 		.has_file = config.files,
+		.volume_end_sector = READ(bio, bi_iter.bi_sector) == sector ? end_sector_of(bio) : 0,
 	};
 	const struct issuer *before;
 
 	if (!sector && (before = bpf_map_lookup_elem(&entered, &place)))
 		issuer.end_sector = before->end_sector;
 	bpf_map_update_elem(&entered, &place, &issuer, BPF_ANY);
+	if (place.volume >> 20 == MD_MAJOR) {
+		/* Of a bio that was split off its front: the front ends where it begins. */
+		place.sector = (issuer.volume_end_sector ? issuer.volume_end_sector : sector) | IS_END;
+		bpf_map_update_elem(&entered, &place, &issuer, BPF_ANY);
+	}
+}
+
+/*
+ * An array submits the rest of a bio without an event: raid10 after its front, raid0 before that, as a copy. So the
+ * thread is found by the end of the bio, too, and the front notes it where the rest begins.
+ */
+static __always_inline struct issuer *find_rest(struct volume_place place, struct bio *bio)
+{
+	__u32 length_bytes = READ(bio, bi_iter.bi_size);
+
+	if (place.volume >> 20 != MD_MAJOR || length_bytes <= PAGE_OF_RAID5_BYTES)
+		return NULL;
+	place.sector = (place.sector + (length_bytes >> 9)) | IS_END;
+	return bpf_map_lookup_elem(&entered, &place);
+}
+
+static __always_inline void note_rest(struct volume_place place, struct bio *bio, const struct issuer *issuer)
+{
+	__u32 length_bytes = READ(bio, bi_iter.bi_size);
+
+	place.sector += length_bytes >> 9;
+	if (length_bytes > PAGE_OF_RAID5_BYTES && place.sector < issuer->volume_end_sector)
+		bpf_map_update_elem(&entered, &place, issuer, BPF_ANY);
 }
 
 /* A bio enters a volume, or the rest of a bio of a volume does. */
@@ -87,8 +121,6 @@ static __always_inline void enter_volume(struct bio *bio, __u64 sector)
 	enter_thread(&slot, bio);
 	note_entry(bio, sector, &slot, slot.start_ns);
 }
-
-#define MD_MAJOR 9
 
 /*
  * md names sector 0 of the volume for parity, too. Of both, the data of sector 0 is on the first sector of a drive that
@@ -113,8 +145,11 @@ static __always_inline void on_remap(struct bio *bio, __u32 number, __u64 sector
 	__u64 key = (__u64)bio;
 	struct issuer issuer, *noted;
 
+	if (!from)
+		from = find_rest(place, bio);
 	if (from && !is_parity(bio, &place, from)) {
 		issuer = *from;
+		note_rest(place, bio, &issuer);
 		note_issuer(bio, &issuer);
 		return;
 	}

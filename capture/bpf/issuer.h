@@ -29,6 +29,7 @@ struct issuer {
 	__u64 waited_submit_ns;
 	__u64 waited_complete_ns;
 	struct thread_times times;
+	__u64 volume_end_sector; /* of a bio that entered a volume; 0: unknown */
 	/* Of a bio of a volume, with files. */
 	__u64 inode;
 	__u64 cgroup;

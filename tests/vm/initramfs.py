@@ -23,7 +23,7 @@ MODULES = {
     "ext4": "", "loop": "max_loop=8", "null_blk": "nr_devices=0", "zram": "num_devices=0",
     "scsi_debug": "add_host=0 lbpws=1 lbprz=1 atomic_wr=1", "sd_mod": "",
     "dm-mod": "", "dm-delay": "", "dm-flakey": "", "dm-crypt": "", "dm-multipath": "", "dm-round-robin": "",
-    "raid0": "", "raid1": "", "raid456": "", "bcache": "",
+    "raid0": "", "raid1": "", "raid10": "", "raid456": "", "bcache": "",
     "mq-deadline": "", "bfq": "", "kyber-iosched": "",
     "nfit": "", "nd_pmem": "", "overlay": "", "btrfs": "",
     "fuse": "", "ublk_drv": "",

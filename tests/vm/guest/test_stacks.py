@@ -95,6 +95,17 @@ def test_a_volume_on_a_volume(rows_of, dm, nvme):
     assert set(threads_of(writes)) == {"dd"} and writes.tid.nunique() == 2
 
 
+@pytest.mark.parametrize("level", [0, 10])
+def test_an_encrypted_volume_on_an_array(rows_of, md, dm, level):
+    """The array cuts a write at the end of a chunk, and its second part was of the thread of the encryption."""
+    array, members = md(level)
+    encrypted = dm("blkreel-crypt", f"0 65536 crypt aes-cbc-plain64 {KEY} 0 {array} 0\n")
+    rows = rows_of(encrypted, f"dd if=/dev/zero of={encrypted} bs=96k count=20 oflag=direct status=none")
+    writes = rows[(rows.op == OPS["write"]) & (rows.length_bytes > 512)]
+    assert writes.length_bytes.sum() == 20 * 96 * 1024 * (2 if level else 1) and len(set(writes.device)) == len(members)
+    assert set(threads_of(writes)) == {"dd"} and is_own(writes).all()
+
+
 def test_multipath_of_dm(rows_of, dm, nvme_drives):
     """It has requests, whose copies a kernel thread issues to the drives, and which the kernel completes twice."""
     paths = " ".join(f"{drive} 1" for drive in nvme_drives[:2])
@@ -183,16 +194,19 @@ def test_the_layer_of_a_bcache(rows_of, bcache):
 
 @pytest.fixture
 def md(nvme_drives, program):
-    """A factory: md(level) is an array of the last two drives, whose data begins behind its superblocks."""
+    """A factory: md(level) is an array of the last two drives, of level 10 of all three, whose data begins behind its
+    superblocks."""
     with ExitStack() as stack:
         def make(level):
             mdadm, environment = program("mdadm"), {**os.environ, "MDADM_NO_UDEV": "1"}
-            members = nvme_drives[1:]
+            members = nvme_drives if level == 10 else nvme_drives[1:]
             for drive in members:
                 subprocess.run(["blkdiscard", "-f", drive], check=True)
-            options = ["--chunk=64"] if level == 0 else ["--bitmap=none", "--assume-clean"]
-            subprocess.run([mdadm, "--create", "/dev/md9", "--run", f"--level={level}", "--raid-devices=2",
-                            "--metadata=1.2", *options, *members], check=True, capture_output=True, env=environment)
+            options = [] if level == 0 else ["--bitmap=none", "--assume-clean"]
+            options += ["--chunk=64"] if level in (0, 10) else []
+            subprocess.run([mdadm, "--create", "/dev/md9", "--run", f"--level={level}",
+                            f"--raid-devices={len(members)}", "--metadata=1.2", *options, *members], check=True,
+                           capture_output=True, env=environment)
             stack.callback(subprocess.run, [mdadm, "--stop", "/dev/md9"], check=True, capture_output=True,
                            env=environment)
             with Path("/dev/md9").open("rb"):
