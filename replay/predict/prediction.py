@@ -225,8 +225,9 @@ def _toml(value: str | bool | int | float) -> str:
 
 def drive_file(path: Path) -> str:
     """The name of the target that the file describes. Raises UsageError for a file that no target can be named by."""
-    if path.suffix != ".toml":
-        raise UsageError(f"{path} is not the file of a drive", "fit one: blkreel model-drive RUN... -o DRIVE.toml")
+    for wrong, why in ((path.suffix != ".toml", "is not the file of a drive"), (not path.exists(), "does not exist")):
+        if wrong:
+            raise UsageError(f"{path} {why}", "fit one: blkreel model-drive RUN... -o DRIVE.toml")
     return f"{PREFIX}{path}"
 
 

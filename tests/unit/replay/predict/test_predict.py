@@ -17,7 +17,7 @@ from blkreel.cli.main import cli
 from blkreel.common.errors import UsageError
 from blkreel.replay.predict import fit
 from blkreel.replay.predict.measured_run import beside_write, read_run, simulated_latencies
-from blkreel.replay.predict.prediction import checked
+from blkreel.replay.predict.prediction import checked, drive_file
 from blkreel.replay.simulated.spec import SPREAD_SHARES, parse
 from blkreel.traces.format.reader import open_trace
 from blkreel.traces.format.schema import FLAGS, TRACE_SCHEMA
@@ -332,3 +332,11 @@ def test_few_reads_have_no_p99(tmp_path, blkreel):
 def test_beside_write():
     op, submit_ns = np.array([1, 0, 0, 1, 0]), np.array([0, 5, 20, 30, 31])
     assert beside_write(op, submit_ns, np.array([10, 50, 1, 0, 1])).tolist() == [False, True, False, False, False]
+
+
+@pytest.mark.parametrize(("name", "why"), [("missing.toml", "does not exist"), ("nil:optane", "is not the file of")])
+def test_what_is_no_file_of_a_drive_is_refused_with_the_command_that_makes_one(tmp_path, name, why):
+    """Of a missing file the remedy was nil:FILE.toml, which `predict` does not take."""
+    with pytest.raises(UsageError, match=why) as error:
+        drive_file(tmp_path / name)
+    assert "model-drive" in error.value.remedy
