@@ -205,9 +205,10 @@ def _matrix(sections: Sequence[Document], width: int, room: int) -> _Table | Non
 
 
 def _everything(sections: Sequence[Document], width: int) -> Iterator[str]:
-    """All drives with all columns, intervals and comparisons."""
+    """All drives, the best first where there are more than two, with all columns, intervals and comparisons."""
     for section in sections:
-        entries, columns = section["entries"], columns_of(section["entries"])
+        columns = columns_of(section["entries"])
+        entries = _in_order(section["entries"], columns)
         table = [TextColumn("", [entry["label"] for entry in entries], right=False),
                  *(TextColumn(column.title, [_text(column, entry) for entry in entries], column.unit)
                    for column in columns)]

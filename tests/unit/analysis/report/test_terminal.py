@@ -75,12 +75,15 @@ def test_traces_without_reads_have_the_columns_of_their_writes(tmp_path):
     assert not any("Read" in line or "–" in line for line in lines)
 
 
-def test_each_drive_has_its_own_value(documents):
-    """At 80 columns, in the row of its label, and the best drive first."""
-    document = documents[12]
+@pytest.mark.parametrize("everything", [False, True], ids=["default", "all"])
+def test_each_drive_has_its_own_value(documents, everything):
+    """In the row of its label, and the best drive first, whatever the order of the runs."""
+    document = {**documents[12], "sections": [{**section, "entries": section["entries"][::-1]}
+                                              for section in documents[12]["sections"]]}
     (section,) = document["sections"]
     first = columns_of(section["entries"])[0]
-    lines = [line for line in plain(terminal.comparison_lines(document, Detail(), 80))
+    detail, width = Detail(everything=everything), 500 if everything else 80
+    lines = [line for line in plain(terminal.comparison_lines(document, detail, width))
              if line.endswith(("valid", "qualified"))]
     for entry in section["entries"]:
         (row,) = [line for line in lines if line.startswith(entry["label"])]
