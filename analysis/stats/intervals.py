@@ -76,7 +76,7 @@ def interval(values: Sequence[float | None], level: float = LEVEL) -> Interval |
         return None
     mean, variance = _mean_and_variance(logs)
     if not variance:
-        value = math.exp(mean)
+        value = geometric_mean(values) or math.exp(mean)
         return Interval(value, value, len(logs), "t", level)
     if len(logs) >= BOOTSTRAP_RUNS:
         low, high = _bootstrap(np.array(logs), mean, level)
@@ -166,7 +166,10 @@ def holm(p_values: Sequence[float]) -> list[float]:
 def geometric_mean(values: Sequence[float | None]) -> float | None:
     """None of no values, and where one is unknown, zero or negative."""
     logs = _logs(values)
-    return math.exp(math.fsum(logs) / len(logs)) if logs else None
+    if not logs:
+        return None
+    # Of equal values, such as that of a single run, the value itself: a logarithm would round it.
+    return values[0] if len(set(values)) == 1 else math.exp(math.fsum(logs) / len(logs))
 
 
 def _logs(values: Sequence[float | None]) -> list[float] | None:

@@ -48,6 +48,12 @@ def test_ratio_by_hand():
     assert (math.log(shown.high) - 2) / math.sqrt(5 / 3) == pytest.approx(scipy.stats.t.ppf(0.975, 50 / 17))
 
 
+def test_equal_values_are_their_own_mean():
+    """Also those whose logarithm is rounded: the load time of a run is printed without rounding."""
+    assert geometric_mean([5_236_057_677]) == geometric_mean([5_236_057_677] * 3) == 5_236_057_677
+    assert interval([5_236_057_677] * 3).low == interval([5_236_057_677] * 3).high == 5_236_057_677
+
+
 def test_order_of_runs_changes_no_digit():
     values = [math.exp(random.Random(3).gauss(10, 0.1)) for _ in range(3)] + [2e4, 2.1e4, 1.9e4] * 17
     shuffled = values[::-1]
