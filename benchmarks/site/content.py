@@ -239,5 +239,5 @@ def _ordered(drives: Sequence[SiteDrive], columns: Sequence[Condition]) -> tuple
         overall = relative_to(scores, max(relative, key=lambda label: (relative[label].value, label)))
     ordered = sorted(drives, key=lambda drive: (-overall[drive.label].value if drive.label in overall else 1,
                                                 drive.label))
-    return tuple(replace(drive, overall=overall.get(drive.label), place=place if drive.label in overall else None)
-                 for place, drive in enumerate(ordered, 1))
+    places = places_by_value({label: relative.value for label, relative in overall.items()}, higher_is_better=True)
+    return tuple(replace(drive, overall=overall.get(drive.label), place=places.get(drive.label)) for drive in ordered)

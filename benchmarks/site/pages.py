@@ -1,6 +1,5 @@
 """The pages of a site: the overview, and one for each drive, each condition and each pair of drives."""
 
-import math
 import shlex
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
@@ -16,7 +15,7 @@ from blkreel.analysis.metrics.definitions.metric import Metric
 from blkreel.analysis.metrics.definitions.registry import metric_of
 from blkreel.analysis.report.workloads import interval_words, percent
 from blkreel.analysis.stats.intervals import EFFECT
-from blkreel.analysis.stats.relative import relative_performance
+from blkreel.analysis.stats.relative import RelativePerformance, relative_performance
 from blkreel.benchmarks.history.series import axis_of, columns_of
 from blkreel.common.binning import grouped
 from blkreel.common.printable import within_sentence
@@ -147,14 +146,17 @@ class Maker:
         sections = [Section("workloads", "Workloads", (Chart("by-workload", "Workloads", self._standings(drive)),)),
                     Section("pairs", "Beside other drives", (Chart("other-drives", "Beside other drives",
                                                                   self._pairs(drive)),),
-                            (f'Any other pair: blkreel compare --catalog DIR --drive "{drive.label}" --drive "OTHER" '
-                             "-o pair.html.",)),
+                            (f"Any other pair: blkreel compare --catalog DIR --drive {shlex.quote(drive.label)} "
+                             "--drive OTHER -o pair.html",)),
                     Section("metrics", "All metrics", (Chart("all-metrics", "All metrics", self._metrics(own)),),
                             ("Of the newest result of each workload.",)),
                     Section("results", "Results", (Chart("all-results", "Results", self._results(drive)),))]
-        sentence = f"{drive.label} has {percent(drive.overall.value)} of the performance of the best drive over " \
-                   f"{counted(len(content.columns), 'workload')}, place {drive.place} of " \
-                   f"{_ranked(content)}" if drive.overall else drive.label
+        sentence = drive.label
+        if drive.overall:
+            best = content.drives[0].label
+            sentence += f" has {percent(drive.overall.value)} of the performance of the best drive over " \
+                        f"{counted(len(content.columns), 'workload')}, place {drive.place} of {_ranked(content)}" \
+                        f"{_doubt(drive.overall, best) if drive.label != best else ''}"
         rows = [row for _, standing in own for row in standing.rows]
         return Page("site", drive.label, f"{facts}.", (self._entry(drive, rows=rows),),
                     tuple(section for section in sections if section.charts[0].table.rows), decisions=_METHOD,
@@ -198,14 +200,16 @@ class Maker:
                              "differ": ("yes" if relative.differs else "no") if sure else None},
                             why={"interval": "one run", "differ": "one run"},
                             links={"workload": f"../{condition_path(condition)}"}))
-        mean = math.exp(math.fsum(math.log(row.values["performance"]) for row in rows) / len(rows))
+        overall = relative_performance([condition.score for condition, _, _ in shared], other.label, base.label)
+        assert overall
         over = f"over {counted(len(rows), 'workload')}"
         table = Table(f"{other.label} beside {base.label}", columns, tuple(rows))
         return Page("site", f"{base.label} and {other.label}", f"{over.capitalize()}.", (
             self._entry(base, f"../{drive_path(base)}"), self._entry(other, f"../{drive_path(other)}")),
             (Section("pair", "Workloads", (Chart("by-workload", "Workloads", table),)),), decisions=_METHOD,
             brand=self.brand, navigation=self._above(), feed=f"../{FEED}", answer=Answer(
-                f"{other.label} has {percent(mean)} of the performance of {base.label} {over}",
+                f"{other.label} has {percent(overall.value)} of the performance of {base.label} {over}"
+                f"{_doubt(overall, base.label)}",
                 f"Geometric mean {over}."))
 
     def chart(self, condition: Condition, up: str = "../") -> Chart:
@@ -424,7 +428,7 @@ def _best(condition: Condition) -> str:
     if tied is None:
         return f"{text}, the best of {counted(len(condition.standings), 'drive')}; second is {second}"
     if tied.relative.low is None:
-        return f"{text}, then {second}; one result does not show a difference to {tied.label}"
+        return f"{text}, then {second}{_doubt(tied.relative, tied.label)}"
     return f"{text}; no difference to {tied.label} with {metric.unit.text(tied.value)} is shown"
 
 
@@ -437,10 +441,16 @@ def _sentence(ranked: Sequence[SiteDrive], columns: Sequence[Condition]) -> str:
     if tied is None or tied.overall is None:
         return f"{best.label} is the fastest of {len(ranked)} drives {over}; second is {ranked[1].label} with " \
                f"{percent(second.value)} of its performance"
-    why = f"no difference to {tied.label} is shown" if tied.overall.low is not None else \
-          f"one result does not show a difference to {tied.label}"
     return f"{best.label} measured fastest of {len(ranked)} drives {over}, then {ranked[1].label} with " \
-           f"{percent(second.value)}; {why}"
+           f"{percent(second.value)}{_doubt(tied.overall, tied.label)}"
+
+
+def _doubt(relative: RelativePerformance, label: str) -> str:
+    """Behind a sentence that compares a drive with the drive of the label; empty if they differ."""
+    if relative.differs:
+        return ""
+    return f"; one result does not show a difference to {label}" if relative.low is None else \
+           f"; no difference to {label} is shown"
 
 
 def _command(condition: Condition) -> str:

@@ -3,6 +3,7 @@
 import json
 import math
 import re
+import shlex
 import shutil
 from contextlib import nullcontext
 from html.parser import HTMLParser
@@ -185,6 +186,10 @@ def test_commands_list_the_values_that_a_mean_is_of(own):
     listed = matching(catalog.result_table(), (), (checksum,)).to_pylist()
     assert sorted(row["headline_value"] for row in listed) == sorted(
         value for each in condition.standings for value in each.values)
+    drive = next(drive for drive in content.drives if drive.label == HOSTILE)
+    (hint,) = next(section for section in pages.Maker(content, "Lab").drive(drive).sections
+                   if section.id == "pairs").lead
+    assert shlex.split(hint)[shlex.split(hint).index("--drive") + 1] == HOSTILE
 
 
 def test_values_are_those_of_the_tables(built):
@@ -253,6 +258,17 @@ def test_a_site_names_no_fastest_drive_beside_one_with_a_single_result(built):
     assert pages.Maker(content, "Lab").condition(content.conditions[0]).answer.sentence.endswith(doubt)
     sentence = pages.Maker(content, "Lab").index().answer.sentence
     assert sentence.startswith("Fast measured fastest of 3 drives over 2 workloads, then ") and sentence.endswith(doubt)
+    fast, *_, slow = content.drives
+    doubt = "; one result does not show a difference to Fast"
+    assert pages.Maker(content, "Lab").drive(slow).answer.sentence.endswith(doubt)
+    assert pages.Maker(content, "Lab").pair(fast, slow).answer.sentence.endswith(doubt)
+    assert not pages.Maker(content, "Lab").drive(fast).answer.sentence.endswith(doubt)
+
+
+def test_drives_as_fast_as_each_other_share_a_place(tmp_path):
+    catalog, _ = fill(tmp_path, {"A": 1.0, "B": 0.5, "C": 0.5, "D": 0.25})
+    content = content_of(catalog.result_table().to_pylist(), catalog.metric_table())
+    assert [drive.place for drive in content.drives] == [1, 2, 2, 4]
 
 
 def test_raw_files_are_those_of_the_catalog(built):
