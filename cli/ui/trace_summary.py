@@ -1,6 +1,6 @@
 """What `blkreel capture` and `blkreel import` print about the trace that they wrote."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +14,7 @@ from blkreel.traces.format.reader import counts_by_op
 from blkreel.traces.format.trace import Trace
 from blkreel.traces.transform.output import Transformed
 
-_MAX_PLACES = 6  # of a volume, in one line
+_MAX_NAMES = 6  # in one line
 
 
 def trace_document(path: Path, ios: Mapping[str, int], bytes_: Mapping[str, int], duration_ns: int,
@@ -48,19 +48,24 @@ def volume_words(volume: Volume) -> str:
     label = f" ({volume['label']})" if volume["label"] else ""
     places = [part["name"] + ("" if part["offset_bytes"] is None else f" from byte {part['offset_bytes']:,}")
               for part in volume["parts"]]
-    more = f" and {len(places) - _MAX_PLACES} more parts" if len(places) > _MAX_PLACES else ""
-    return f"{volume['path']}{label}, {volume['kind']} on {', '.join(places[:_MAX_PLACES])}{more}"
+    return f"{volume['path']}{label}, {volume['kind']} on {first_names(places, 'parts')}"
+
+
+def first_names(names: Sequence[str], noun: str) -> str:
+    """`sda, sdb`, and of more than fit into a line how many follow: a published trace may have thousands of volumes."""
+    more = f" and {format_count(len(names) - _MAX_NAMES)} more {noun}" if len(names) > _MAX_NAMES else ""
+    return ", ".join(names[:_MAX_NAMES]) + more
 
 
 def show_trace(document: Mapping[str, Any]) -> None:
     """Print a document as two lines; of several layers one line each, because an I/O is in each of them."""
-    devices = printable(", ".join(document["devices"]) or "an unknown device")
+    devices = printable(first_names(document["devices"], "devices") or "an unknown device")
     layers = document.get("layers") or []
     print(f"{printable(document['path'])}: {format_count(document['rows'])} {'rows' if layers else 'I/Os'} of "
           f"{devices} over {format_ns(document['duration_ns'])}, "
           f"{file_size(document['file_bytes'], document['rows'])}")
     for layer in layers:
-        print(f"  {printable(', '.join(layer['devices']))}: {', '.join(_op_words(layer))}")
+        print(f"  {printable(first_names(layer['devices'], 'devices'))}: {', '.join(_op_words(layer))}")
     parts = [] if layers else _op_words(document)
     parts.append("lost unknown" if document["lost"] is None else f"lost {format_count(document['lost'])}")
     if document["in_flight_at_end"]:

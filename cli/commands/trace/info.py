@@ -9,7 +9,7 @@ import numpy as np
 
 from blkreel.cli.options import completion
 from blkreel.cli.options.types import as_json
-from blkreel.cli.ui.trace_summary import certificate_words, device_name, file_size, volume_words
+from blkreel.cli.ui.trace_summary import certificate_words, device_name, file_size, first_names, volume_words
 from blkreel.common.console import Console, print_table
 from blkreel.common.device import zones_words
 from blkreel.common.files.json_file import print_json
@@ -169,8 +169,8 @@ def _show(document: Mapping[str, Any], is_run: bool) -> None:
         console.print(f"  {name:<9} {printable(text)}", highlight=False, soft_wrap=True, markup=False)
     for part in layers or [document]:
         if layers:
-            console.print(f"layer of {printable(', '.join(part['devices']))}", highlight=False, soft_wrap=True,
-                          markup=False)
+            console.print(f"layer of {printable(first_names(part['devices'], 'devices'))}", highlight=False,
+                          soft_wrap=True, markup=False)
         _show_totals(part, console)
 
 
@@ -181,6 +181,8 @@ def _show_totals(document: Mapping[str, Any], console: Console) -> None:
             print_table({heading: "left", "I/Os": "right", "bytes": "right"},
                         [(name, format_count(total["ios"]), format_bytes(total["bytes"]))
                          for name, total in list(totals.items())[:_MAX_ROWS]], console)
+            if len(totals) > _MAX_ROWS:
+                console.print(f"{format_count(len(totals) - _MAX_ROWS)} more: --json", highlight=False)
     several = document.get("several_files") or {"ios": 0, "bytes": 0}
     if several["ios"]:
         share = several["bytes"] / sum(total["bytes"] for total in document["files"].values())
@@ -190,11 +192,14 @@ def _show_totals(document: Mapping[str, Any], console: Console) -> None:
 
 def _facts(document: Mapping[str, Any], is_run: bool) -> Iterator[tuple[str, str]]:
     metadata = document["metadata"]
-    for device in metadata.get("devices") or []:
+    devices = metadata.get("devices") or []
+    for device in devices[:_MAX_ROWS]:
         size = device.get("size_bytes")
         parts = [device_name(device), device.get("model", ""), format_bytes(size) if size else "",
                  device.get("transport", ""), zones_words(device.get("zoned"), device.get("zone_bytes"))]
         yield "device", " ".join(part for part in parts if part)
+    if len(devices) > _MAX_ROWS:
+        yield "device", f"{format_count(len(devices) - _MAX_ROWS)} more: --json"
     for volume in metadata.get("volumes") or []:
         yield "volume", volume_words(volume)
     if metadata.get("command"):

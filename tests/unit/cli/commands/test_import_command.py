@@ -15,6 +15,15 @@ def test_the_account_and_what_the_source_lacks_are_printed(blkreel, tmp_path):
     assert "27 records out of order by up to 1.00 s, sorted by submit time" in shown
 
 
+def test_of_thousands_of_volumes_the_first_are_named(blkreel, tmp_path):
+    """And how many more there are: one line named all of them, and info had a line for each."""
+    (tmp_path / "in.csv").write_text("".join(f"{number},R,0,4096,{number}\n" for number in range(2000)))
+    shown = blkreel("import", tmp_path / "in.csv", "--format", "alibaba", "-o", tmp_path / "t.parquet").stdout
+    assert "2,000 I/Os of 0, 1, 2, 3, 4, 5 and 1,994 more devices over" in shown
+    lines = blkreel("info", tmp_path / "t.parquet").stdout.splitlines()
+    assert "  device    1,988 more: --json" in lines and len(lines) < 30
+
+
 def test_the_document_has_the_account(blkreel, tmp_path):
     (tmp_path / "in.csv").write_bytes(RECORDINGS["msr"])
     result = blkreel("import", tmp_path / "in.csv", "-o", tmp_path / "t.parquet", "--json")

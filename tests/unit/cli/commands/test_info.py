@@ -53,6 +53,14 @@ def test_the_load_time_of_read_ahead_is_a_lower_bound(tmp_path, blkreel, flags, 
         assert "lower bound" not in shown
 
 
+def test_threads_that_are_not_listed_are_counted(blkreel, tmp_path):
+    threads = {str(tid): {"pid": tid, "comm": f"worker-{tid}"} for tid in range(1, 41)}
+    new_trace(tmp_path / "t.parquet", {"threads": threads}, submit_ns=np.arange(40), offset_bytes=0, length_bytes=512,
+              tid=np.arange(1, 41))
+    shown = blkreel("info", tmp_path / "t.parquet").stdout
+    assert shown.count("worker-") == 12 and "28 more: --json" in shown.splitlines()
+
+
 def test_a_trace_that_knows_neither_does_not_speak_of_them(blkreel, tmp_path):
     new_trace(tmp_path / "t.parquet", {}, submit_ns=np.arange(2), offset_bytes=0, length_bytes=512)
     shown = blkreel("info", tmp_path / "t.parquet").stdout
