@@ -8,7 +8,7 @@ from blkreel.cli.options.types import as_json
 from blkreel.common.console import Console
 from blkreel.common.files.json_file import print_json
 from blkreel.common.text_table import TextColumn, lines_of
-from blkreel.common.units import format_bytes, format_ns
+from blkreel.common.units import digits, format_bytes, format_ns
 from blkreel.traces.format.exposure import exposure_of, percent
 from blkreel.traces.format.reader import open_trace
 from blkreel.traces.format.schema import OPS
@@ -34,7 +34,7 @@ def command(as_json: bool) -> None:
                TextColumn("read", [format_bytes(entry["read_bytes"]) for entry in entries]),
                TextColumn("written", [format_bytes(entry["written_bytes"]) for entry in entries]),
                TextColumn("duration", [format_ns(entry["duration_ns"]) for entry in entries]),
-               TextColumn("computing", [percent(entry["compute_share"]) for entry in entries]),
+               TextColumn("computing", [f"{digits(entry['compute_share'] * 100)} %" for entry in entries]),
                TextColumn("beside writes", [_share(entry["exposure"]["beside_share"]) for entry in entries])]
     lines = lines_of(columns)
     Console().print_lines(lines[:-len(entries)])

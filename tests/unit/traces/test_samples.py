@@ -11,8 +11,8 @@ import pyarrow.parquet as pq
 import pytest
 from tree import TREE
 
-from blkreel.common.units import format_bytes, format_ns
-from blkreel.traces.format.exposure import exposure_of, percent
+from blkreel.common.units import digits, format_bytes, format_ns
+from blkreel.traces.format.exposure import exposure_of
 from blkreel.traces.format.reader import open_trace
 from blkreel.traces.format.schema import FLAGS, OPS
 from blkreel.traces.samples import SAMPLES, compute_shares, sample_path
@@ -174,6 +174,6 @@ def test_a_user_finds_them_by_name(blkreel):
     for entry in listed:
         row, = (line for line in shown.splitlines() if line.startswith(f"{entry['name']} "))
         for text in (format_bytes(entry["read_bytes"]), format_ns(entry["duration_ns"]),
-                     percent(entry["compute_share"])):
+                     f" {digits(entry['compute_share'] * 100)} % "):  # rounded, 31.7 % not as 31 %
             assert text in row
         assert entry["rows"] == open_trace(entry["path"]).rows == open_trace(entry["name"]).rows
