@@ -18,7 +18,7 @@ import numpy as np
 
 from blkreel.analysis.metrics.partials.distributions import PERCENTILES, ValueCounts, enough
 from blkreel.common.binning import LogLinearBins
-from blkreel.traces.format.schema import FLAGS, OPS
+from blkreel.traces.format.schema import FLAGS, OPS, WRITE_CODES
 from blkreel.traces.format.trace import Trace
 
 Document = dict[str, Any]  # as in the JSON document
@@ -113,7 +113,7 @@ class Interference:
 
     def _feed_drive(self, writes: _Writes, columns: dict[str, np.ndarray]) -> None:
         submit_ns, latency_ns, op = columns["submit_ns"], columns["latency_ns"], columns["op"]
-        is_write, is_read = ((op == OPS[name]) & (latency_ns >= 0) for name in ("write", "read"))
+        is_write, is_read = (np.isin(op, codes) & (latency_ns >= 0) for codes in (WRITE_CODES, OPS["read"]))
         is_read &= (columns["flags"] & FLAGS["role_background"]) == 0
         written_ns = np.concatenate([writes.submit_ns, submit_ns[is_write]])
         written_bytes = np.concatenate([writes.length_bytes, columns["length_bytes"][is_write]])

@@ -16,7 +16,7 @@ from blkreel.common.files.typed_document import parse_typed
 
 from .interference import Against, Document, Interference
 
-VERSION = 5
+VERSION = 6
 
 
 class _StoredAgainst(TypedDict):

@@ -12,7 +12,7 @@ from blkreel.analysis.metrics.energy import SECOND_NS, Energy, Power, mb_per_jou
 from blkreel.analysis.metrics.partials.formulas import mb_per_s
 from blkreel.benchmarks.step_metrics import Array
 from blkreel.common.errors import TraceError
-from blkreel.traces.format.schema import OPS
+from blkreel.traces.format.schema import OPS, WRITE_CODES
 from blkreel.traces.format.trace import Trace
 from blkreel.traces.telemetry.file import Telemetry
 from blkreel.traces.telemetry.reader import read_telemetry
@@ -217,7 +217,7 @@ class BusyTime:
     end_ns: int = 0
 
     def feed(self, columns: Mapping[str, Array]) -> None:
-        data = (columns["latency_ns"] >= 0) & np.isin(columns["op"], (OPS["read"], OPS["write"]))
+        data = (columns["latency_ns"] >= 0) & np.isin(columns["op"], (OPS["read"], *WRITE_CODES))
         submit_ns = columns["submit_ns"][data]
         if not len(submit_ns):
             return

@@ -14,7 +14,7 @@ from blkreel.replay.plan.plan import Plan
 from blkreel.traces.format.metadata_types import Run
 from blkreel.traces.format.overrides import amend
 from blkreel.traces.format.reader import open_trace
-from blkreel.traces.format.schema import FLAGS, OPS
+from blkreel.traces.format.schema import FLAGS, OPS, WRITE_CODES
 from blkreel.traces.format.trace import Trace
 
 from .account import RunAccount, baseline_account
@@ -103,7 +103,8 @@ def _sums(trace: Trace, devices: Collection[int]) -> list[int]:
     sums = np.zeros(4, np.int64)
     for batch in trace.batches(["device", "op", "flags", "length_bytes"]):
         op, is_other = batch["op"].to_numpy(), (batch["flags"].to_numpy() & FLAGS["own"]) == 0
-        moves = np.isin(op, [OPS["read"], OPS["write"]]) & np.isin(batch["device"].to_numpy(), list(devices))
-        kind = 2 * (op == OPS["write"]) + is_other
+        is_write, is_on_devices = np.isin(op, WRITE_CODES), np.isin(batch["device"].to_numpy(), list(devices))
+        moves = (is_write | (op == OPS["read"])) & is_on_devices
+        kind = 2 * is_write + is_other
         sums += np.bincount(kind[moves], batch["length_bytes"].to_numpy()[moves], 4).astype(np.int64)
     return sums.tolist()

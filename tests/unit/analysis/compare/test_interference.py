@@ -12,9 +12,9 @@ from blkreel.analysis.compare.interference import ERROR, WINDOWS_NS, Interferenc
 from blkreel.traces.format.schema import FLAGS
 
 MS = 1_000_000
-READ, WRITE = 0, 1
+READ, WRITE, APPEND = 0, 1, 5
 rows = st.lists(st.tuples(st.integers(0, 30 * MS), st.sampled_from([-1, 0, 1, 255, 3 * MS, 40 * MS, 2000 * MS]),
-                          st.sampled_from([4096, 65_536]), st.sampled_from([READ, READ, WRITE, WRITE, 3]),
+                          st.sampled_from([4096, 65_536]), st.sampled_from([READ, READ, WRITE, WRITE, APPEND, 3]),
                           st.sampled_from([0, 0, 0, 2])),
                 min_size=1, max_size=60)
 
@@ -47,7 +47,7 @@ def one_by_one(t):
     told = []
     for index in t.index[(t.op == READ) & (t.latency_ns >= 0)]:
         read, before = t.loc[index], t.loc[:index - 1] if index else t.loc[:-1]
-        writes = before[(before.op == WRITE) & (before.latency_ns >= 0) & (before.device == read.device)]
+        writes = before[before.op.isin([WRITE, APPEND]) & (before.latency_ns >= 0) & (before.device == read.device)]
         told.append({"latency": read.latency_ns, **{
             window: writes.length_bytes[writes.submit_ns > read.submit_ns - window].sum() for window in WINDOWS_NS},
             "in_flight": (writes.submit_ns + writes.latency_ns > read.submit_ns).sum()})
@@ -81,7 +81,8 @@ def check(shown, x, latency):
 def test_each_read_meets_what_was_written_before_it(given_rows, cuts):
     t = frame(given_rows)
     shown, expected = fed(t, [min(cut, len(t)) for cut in cuts]).document(), one_by_one(t)
-    assert shown["reads"] == len(expected) and shown["writes"] == ((t.op == WRITE) & (t.latency_ns >= 0)).sum()
+    assert shown["reads"] == len(expected)
+    assert shown["writes"] == (t.op.isin([WRITE, APPEND]) & (t.latency_ns >= 0)).sum()
     if len(expected):
         for window in shown["windows"]:
             check(window, expected[window["window_ns"]], expected.latency)

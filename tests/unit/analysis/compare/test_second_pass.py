@@ -134,7 +134,7 @@ def test_a_run_that_became_another_meanwhile_is_not_taken_for_the_one_that_was_m
 
 
 # By version: results of interference_file.dump() and paired.paired() for the runs below.
-PINNED = {"interference": {5: "7456eaa20a8d4ea5119f8bca1991bb046ae11c85114455851a4c0abf16db28e6"},
+PINNED = {"interference": {6: "7456eaa20a8d4ea5119f8bca1991bb046ae11c85114455851a4c0abf16db28e6"},
           "paired": {1: "b91d6d758cfae7c85c0f9c6f92b2e88a41c97b4310225b1d0edc0dd7b05ebdfa"}}
 
 

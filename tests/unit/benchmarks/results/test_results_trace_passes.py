@@ -103,6 +103,14 @@ def test_a_mean_without_one_of_its_replays_is_no_mean(tmp_path):
     assert document["verdict"]["level"] == "invalid"
 
 
+def test_appends_are_writes_in_bytes_and_in_time(tmp_path):
+    """1 MB in 1 ms, and another in 1 ms: the time of an append had been left out, which doubled the bandwidth."""
+    test = MadeTest(tmp_path / "t", "trace-passes")
+    test.step("trace", {**ALL, "trace": "zoned.parquet"}, rows_of([0, 2 * MS], MS, op=[0, 5], length_bytes=1_000_000))
+    trace = results_of(test.path)["figures"]["states"]["full"]["traces"]["zoned"]
+    assert trace["bandwidth_mb_s"] == pytest.approx(1000)
+
+
 def test_a_replay_without_reads_and_writes_has_no_score(tmp_path):
     test = MadeTest(tmp_path / "t", "trace-passes")
     test.step("trace", {**ALL, "trace": "flushes.parquet"}, rows_of([0, MS], MS // 2, op=2, length_bytes=0))

@@ -348,6 +348,7 @@ def test_an_interrupted_baseline_leaves_nothing(chain, tmp_path):
     ([READ, WRITE], [0, 0], 4096, True),       # nothing is marked
     ([READ, WRITE], [OWN, 0], [1 << 20, 4096], False),
     ([READ, READ], [OWN, 0], 4096, False),
+    ([READ, OPS["zone_append"]], [OWN, 0], 4096, True),
     ([WRITE, WRITE], [OWN, 0], 4096, False)])
 def test_what_counts_as_background_writes(trace, op, flags, length_bytes, expected):
     opened = trace(submit_ns=np.array([0, 1]), op=op, flags=flags, length_bytes=length_bytes)
