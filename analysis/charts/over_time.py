@@ -100,7 +100,7 @@ def _lanes(panel: Panel, keys: Sequence[str], top: float, unit: str | None,
     """(data, layers): reads as an area in front of writes, or the rate as a line. unit: None for the strip, which has
     no y axis. entry: part of each datum."""
     up = {"type": "quantitative", "title": unit, "scale": {"domain": [0, top * 1.04], "nice": False},
-          "axis": {**_AXIS, "format": ",~r" if top < 1e5 else "~s"} if unit else None}
+          "axis": {**_AXIS, "format": "~s" if top >= 1e5 else ",~r" if top >= 1e-3 else "~e"} if unit else None}
     last = panel.steps[-1]
     steps = [*panel.steps, *([{**last, "t": panel.until}] if last["t"] < panel.until else [])]
     data = {"values": [{**entry, **row} for row in steps]}

@@ -34,7 +34,7 @@ def timeline(entries: Sequence[Entry], id_: str, order: Sequence[str]) -> Chart 
     if any(entry.document["n"] > 1 for entry in drawn):
         notes += ("With several runs of a drive, the first run is drawn.",)
     panels = [Panel(entry.document["label"], drive_name(entry.document), [
-                {"t": round(row["t_ns"] / 1e9, 6), "read": round(row["read"], 3), "write": round(row["write"], 3)}
+                {"t": round(row["t_ns"] / 1e9, 6), **{op: float(f"{row[op]:.5g}") for op in ("read", "write")}}
                 for row in steps_], steps_[-1]["t_ns"] / 1e9, caption=_caption(entry.document))
               for entry, steps_ in zip(drawn, rows, strict=True)]
     return Chart(id_, "Reads over writes", _table(drawn, rows, width),

@@ -229,6 +229,16 @@ def test_timelines_hold_every_byte_and_leave_what_was_measured_alone(alone, flee
         assert total == pytest.approx(part.bytes, rel=1e-9)
 
 
+def test_a_timeline_of_weeks_shows_low_rates(tmp_path):
+    """4 KiB an hour: rounded to KB/s, all of it was zero, and the chart empty."""
+    trace = new_trace(tmp_path / "t.parquet", {}, submit_ns=np.arange(500) * 3600 * SECOND, offset_bytes=0,
+                      length_bytes=4096)
+    chart = by_id(report_page.page_of(*document.report(measure(trace))))["timeline"]
+    drawn = [row["read"] for row in inline_data(chart.spec) if "write" in row]
+    assert sorted(set(drawn)) == pytest.approx(sorted({row.values["read_mb_s"] for row in chart.table.rows}), rel=1e-4)
+    assert max(drawn) > 0
+
+
 def test_latency_over_time_draws_the_slowest_ios_of_both_classes(alone, fleet):
     partial, chart = alone[0].partial, by_id(alone[1])["latency-over-time"]
     drawn_rows = [row for row in inline_data(chart.spec) if row.get("entry")]
