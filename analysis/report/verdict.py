@@ -83,7 +83,7 @@ def _network(metadata: Document) -> str:
 
 def _no_completions(metadata: Document, unseen: int) -> str:
     if not unseen:
-        return "it holds no I/O: there are no figures"
+        return "it holds no workload I/O: there are no figures"
     if lacks(metadata, "latency"):
         return f"no service times: its source ({metadata.get('source_format', 'unknown')}) records no completions"
     return f"none of {unseen:,} I/Os was seen to complete: there are no figures"

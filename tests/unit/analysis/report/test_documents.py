@@ -213,7 +213,7 @@ def test_a_trace_without_rows_still_gives_a_page(tmp_path):
     document = present.report(new_trace(tmp_path / "empty.parquet", {}, submit_ns=[]), tmp_path / "report.html")
     assert document["entry"]["headline"]["read_throughput"]["value"] is None
     assert document["entry"]["verdict"]["level"] == "invalid"
-    assert "it holds no I/O" in document["entry"]["verdict"]["reasons"][0]["text"]
+    assert "it holds no workload I/O" in document["entry"]["verdict"]["reasons"][0]["text"]
     assert "no reads" in {columns.missing(document["entry"], metric) for metric in HEADLINE}
 
 
