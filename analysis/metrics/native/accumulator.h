@@ -39,7 +39,7 @@ struct totals {
 	int64_t apart_ns;
 };
 
-/* The offsets of one class of I/O by one thread. first_*: the first I/O of this part, which may continue the previous
+/* The offsets of one class of I/O by one thread on one device. first_*: the first I/O of this part, which may continue the previous
  * part; first_offset -1: none yet.
  */
 struct stream {
@@ -50,13 +50,12 @@ struct stream {
 	int64_t sequential_bytes;
 	int64_t first_offset;
 	int64_t first_bytes;
-	int64_t first_device;
 	int64_t end_offset;
-	int64_t end_device;
 };
 
+/* A thread on a device. key: tid * 65536 + device. */
 struct thread {
-	int64_t tid;
+	int64_t key;
 	struct stream of[DATA_CLASSES];
 };
 
@@ -91,7 +90,7 @@ struct metrics {
 	struct heat *heats[HEAT_DEVICES]; /* NULL: no I/O yet */
 	struct latency_points latency_points;
 	struct alignment alignment;
-	struct number_map tids;
+	struct number_map thread_keys;
 	struct thread *threads;
 	size_t thread_capacity;
 	/* Without `exact`, or with it. */

@@ -70,22 +70,22 @@ static inline int seconds_add(struct seconds *seconds, int64_t since_ns)
 	return 0;
 }
 
-static struct thread *thread_grow(struct metrics *metrics, size_t index, int32_t tid)
+static struct thread *thread_grow(struct metrics *metrics, size_t index, int64_t key)
 {
 	if (index >= metrics->thread_capacity &&
 	    array_grow(&metrics->threads, &metrics->thread_capacity, sizeof(*metrics->threads)))
 		return NULL;
-	metrics->threads[index] = (struct thread){ .tid = tid, .of = { { .first_offset = -1 }, { .first_offset = -1 } } };
+	metrics->threads[index] = (struct thread){ .key = key, .of = { { .first_offset = -1 }, { .first_offset = -1 } } };
 	return &metrics->threads[index];
 }
 
 static inline int thread_add(struct metrics *metrics, int kind, int32_t tid, int64_t latency_ns, int64_t offset,
 			     int64_t bytes, int64_t device)
 {
-	size_t known = metrics->tids.count;
-	int64_t index = number_map_get(&metrics->tids, tid);
+	size_t known = metrics->thread_keys.count;
+	int64_t key = (int64_t)tid * 65536 + (uint16_t)device, index = number_map_get(&metrics->thread_keys, key);
 	struct thread *thread = index < 0 ? NULL :
-		(size_t)index < known ? &metrics->threads[index] : thread_grow(metrics, (size_t)index, tid);
+		(size_t)index < known ? &metrics->threads[index] : thread_grow(metrics, (size_t)index, key);
 	struct stream *stream;
 
 	if (!thread)
@@ -94,8 +94,7 @@ static inline int thread_add(struct metrics *metrics, int kind, int32_t tid, int
 	if (stream->first_offset < 0) {
 		stream->first_offset = offset;
 		stream->first_bytes = bytes;
-		stream->first_device = device;
-	} else if (stream->end_offset == offset && stream->end_device == device) {
+	} else if (stream->end_offset == offset) {
 		stream->sequential_ops++;
 		stream->sequential_bytes += bytes;
 	}
@@ -103,7 +102,6 @@ static inline int thread_add(struct metrics *metrics, int kind, int32_t tid, int
 	stream->bytes += bytes;
 	stream->service_ns += latency_ns;
 	stream->end_offset = offset + bytes;
-	stream->end_device = device;
 	return 0;
 }
 
@@ -425,7 +423,7 @@ void metrics_free(struct metrics *metrics)
 	depths_deinit(&metrics->depths);
 	latency_points_deinit(&metrics->latency_points);
 	keep_up_deinit(&metrics->keep_up);
-	number_map_deinit(&metrics->tids);
+	number_map_deinit(&metrics->thread_keys);
 	free(metrics->threads);
 	free(metrics);
 }

@@ -171,7 +171,7 @@ int64_t metrics_read(struct metrics *metrics, int part, int which, int64_t *valu
 		return read_heat(metrics->heats[which], values, capacity);
 	case PART_THREADS:
 		return copy(values, capacity, metrics->threads,
-			    metrics->tids.count * sizeof(*metrics->threads) / sizeof(*values));
+			    metrics->thread_keys.count * sizeof(*metrics->threads) / sizeof(*values));
 	case PART_BOUNDARY_STATE:
 		return read_boundary_state(metrics, values, capacity);
 	case PART_KEEP_UP:

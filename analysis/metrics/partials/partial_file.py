@@ -35,7 +35,7 @@ from .threads import Threads
 from .timeline import Heat, Timeline
 
 MAGIC = b"BLKREELP"
-VERSION = 7
+VERSION = 8
 _MAX_PLAIN_BYTES, _MAX_RATIO = 256 << 20, 20
 _MAX_TEXT_BYTES = 16 << 20
 

@@ -65,6 +65,18 @@ def test_timeline_heat_and_threads(seed, span_ns):
                 for tid, t in partial.threads.sums.items()} == {tid: tuple(sums.loc[tid]) for tid in sums.index}
 
 
+def test_a_stream_on_each_of_two_drives_is_sequential():
+    """As the drives of a RAID below a scan: the thread reads of them by turns, on each from where it ended there."""
+    at = np.arange(20)
+    frame = pd.DataFrame({"submit_ns": at, "latency_ns": 1, "queue_ns": -1, "offset_bytes": at // 2 * 4096,
+                          "length_bytes": 4096, "op": 0, "flags": 0, "status": 0, "tid": 7, "device": at % 2,
+                          "due_ns": -1, "burst": -1})
+    partial = measured(frame)
+    assert (partial.threads.sums[7].read_ops, partial.threads.sums[7].read_sequential_ops) == (20, 18)
+    (process,) = partial.threads.named({})
+    assert (process["threads"], process["read_sequential_bytes"]) == (1, 18 * 4096)
+
+
 def row_of(latency_ns):
     """The row of a latency: 4 per power of two from 8 ns on, written without the package's bins."""
     power = max(int(latency_ns).bit_length() - 3, 0)
