@@ -9,7 +9,7 @@ from functools import cached_property
 from rich.cells import cell_len
 from rich.markup import escape
 
-_GAP = 2
+GAP = 2
 _NO_BREAK = "\u00a0"
 _BEFORE_UNIT = re.compile(r"(?<=\d) (?=[A-Za-zµ%])")
 _NUMBER = re.compile(r"\d[\d.,]*")
@@ -43,9 +43,9 @@ def fitting(columns: Sequence[TextColumn], width: int) -> list[TextColumn]:
     """The first column, and of the others those that fit beside it, the earlier before the later ones."""
     chosen, left = [columns[0]], width - columns[0].width
     for column in columns[1:]:
-        if column.width + _GAP <= left:
+        if column.width + GAP <= left:
             chosen.append(column)
-            left -= column.width + _GAP
+            left -= column.width + GAP
     return chosen
 
 
@@ -96,7 +96,7 @@ def wrapped(text: str, width: int, indent: str = "  ") -> list[str]:
 
 
 def _width(columns: Sequence[TextColumn]) -> int:
-    return sum(column.width for column in columns) + _GAP * (len(columns) - 1)
+    return sum(column.width for column in columns) + GAP * (len(columns) - 1)
 
 
 def _line(columns: Sequence[TextColumn], cells: Sequence[str], styles: Sequence[str]) -> str:
@@ -106,4 +106,4 @@ def _line(columns: Sequence[TextColumn], cells: Sequence[str], styles: Sequence[
         text = escape(cell)
         text = f"[{style}]{text}[/]" if style and cell else text
         parts.append(f"{padding}{text}" if column.right else f"{text}{padding}")
-    return (" " * _GAP).join(parts).rstrip()
+    return (" " * GAP).join(parts).rstrip()

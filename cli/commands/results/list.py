@@ -17,6 +17,7 @@ from blkreel.common.printable import printable
 from blkreel.common.text_table import TextColumn
 
 _MOST_ROWS = 40
+_FEWEST_LETTERS = 8  # of a name that is cut
 _STYLES = {"valid": "", "qualified": "yellow", "invalid": "red"}
 _OF_FILES = ("file_bytes", "file_mtime_ns", "file_sha256")
 
@@ -61,13 +62,16 @@ def command(catalog: Path | None, drive_texts: tuple[str, ...], workload_texts: 
 
 
 def _fitting(rows: list[dict[str, Any]], width: int) -> list[TextColumn]:
-    """The columns that fit. Long names are cut: without drive and workload a result says nothing."""
-    columns = text_table.fitting(_columns(rows), width)
-    if {"drive", "workload"} <= {column.title for column in columns}:
-        return columns
-    return text_table.fitting(_columns([{**row, **{
-        key: text_table.shortened(row[key], max(8, width // 5)) for key in ("label", "workload_title")}}
-        for row in rows]), width)
+    """The columns that fit. Long names are cut: without drive, workload, value and verdict a result says nothing."""
+    columns = _columns(rows)
+    id_, drive, workload, headline, verdict = columns[:5]
+    room = width - id_.width - headline.width - verdict.width - 4 * text_table.GAP
+    if drive.width + workload.width > room:
+        # Half of the room for each name, and more for one if the other is shorter.
+        most = max(_FEWEST_LETTERS, room // 2, room - min(drive.width, workload.width))
+        columns = _columns([{**row, **{
+            key: text_table.shortened(row[key], most) for key in ("label", "workload_title")}} for row in rows])
+    return text_table.fitting(columns, width)
 
 
 def _columns(rows: list[dict[str, Any]]) -> list[TextColumn]:

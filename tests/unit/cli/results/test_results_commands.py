@@ -53,8 +53,9 @@ def test_list_names_drive_workload_and_headline(results, catalog):
     assert document["results"][0]["host"] == "lab" and document["damaged"] == []
 
 
-def test_a_long_name_hides_neither_drive_nor_workload_of_a_list(results, made, tmp_path, monkeypatch):
-    run_of(tmp_path / "long", "A drive with a very long name, " * 9, 100, seed=3)
+@pytest.mark.parametrize("label", ["A drive with a very long name, " * 9, "A drive with a name of 37 characters "])
+def test_a_long_name_hides_neither_value_nor_verdict_of_a_list(results, made, tmp_path, monkeypatch, label):
+    run_of(tmp_path / "long", label, 100, seed=3)
     results("add", tmp_path / "long")
     monkeypatch.setenv("COLUMNS", "80")
     lines = results("list")[1].splitlines()
