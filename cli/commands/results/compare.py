@@ -1,7 +1,8 @@
 """`blkreel compare`: many runs side by side."""
 
+from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 from rich.markup import escape
@@ -20,6 +21,7 @@ from blkreel.cli.options import completion, types
 from blkreel.cli.options.detail import detail_options
 from blkreel.cli.options.report import TRACE, page_options, print_result, read_options, reading
 from blkreel.cli.ui.progress import progress
+from blkreel.cli.ui.replay_summary import verdict_lines
 from blkreel.common.console import Console, Detail, notice
 from blkreel.common.errors import UsageError
 from blkreel.common.files.storage_url import Location, StorageUrl
@@ -116,6 +118,7 @@ def command(runs: tuple[Location, ...], catalog: Path | None, drive_texts: tuple
 
         def show(console: Console) -> None:
             console.print_lines(terminal.benchmark_lines(document, console.width))
+            console.print_lines(_benchmark_verdicts(document, detail, console.width))
     elif tests and not fleet.measured:
         if drop_invalid:
             raise UsageError("--drop-invalid leaves out runs, and these are benchmarks", "leave out --drop-invalid")
@@ -138,8 +141,10 @@ def command(runs: tuple[Location, ...], catalog: Path | None, drive_texts: tuple
                                          drop_invalid=drop_invalid, attached=attached, entry_of=entry_of)
 
         def show(console: Console) -> None:
-            more_lines = len(catalog_lines) + (1 if output else 0)
+            verdicts = _benchmark_verdicts(document, detail, console.width)
+            more_lines = len(verdicts) + len(catalog_lines) + (1 if output else 0)
             console.print_lines(terminal.comparison_lines(document, detail, console.width, more_lines))
+            console.print_lines(verdicts)
 
     def show_with_catalog(console: Console) -> None:
         show(console)
@@ -164,6 +169,16 @@ def command(runs: tuple[Location, ...], catalog: Path | None, drive_texts: tuple
             notice(f"{what}: {result['id'][:12]} {result['label']}, from {path}")
         joined.catalog.refresh()
     return fail_if.exit_code(outcomes) or (types.NOT_TRUSTWORTHY if unreadable else 0)
+
+
+def _benchmark_verdicts(document: Mapping[str, Any], detail: Detail, width: int) -> list[str]:
+    """`qd1: qualified: quick: shortened`: of each benchmark that is compared beside others or beside runs."""
+    lines = []
+    for results in document.get("benchmarks") or []:
+        title = f"{results['test'] or results['report']}: "
+        first, *more = verdict_lines(results["verdict"], detail, width - len(title))
+        lines += [escape(line) for line in (title + first, *(f"  {line}" for line in more))]
+    return lines
 
 
 def _read_tests(tests: list[Location]) -> "list[NamedResults]":

@@ -54,6 +54,7 @@ def test_the_command_takes_both(blkreel, review):
     _, runs, tests = review
     shown = json.loads(blkreel("compare", *runs, *tests, "--json").stdout)
     assert "relative_performance" in shown and len(shown["benchmarks"]) == 1
+    assert "a-test: qualified: n=1: fewer than 6" in blkreel("compare", *runs, *tests).stdout
 
 
 @pytest.fixture(scope="module")
@@ -74,6 +75,8 @@ def test_several_benchmarks_without_runs_are_a_matrix(blkreel, benchmarks, tmp_p
     assert any("a-test" in line and "qd1" in line for line in lines)
     assert "100 % is " in shown and max(map(len, lines[:-1])) <= 80
     assert sum(line.startswith(LABELS) for line in lines) == len(LABELS)
+    verdicts = [line for line in lines if line.startswith(("a-test: ", "qd1: "))]
+    assert len(verdicts) == 2 and all("qualified: " in line for line in verdicts), "no page, no verdict"
     html = page.read_text()
     assert 'id="workloads"' in html and 'id="t0-tests"' in html and 'id="t1-' in html
     assert " kIOPS" in html.split('id="t0-tests"')[0], "a score has its unit"
