@@ -119,8 +119,8 @@ class LinePattern:
         return self._header is not None and self._header.match(line) is not None
 
     def likeness(self, head: bytes) -> float:
-        """Share of the first lines that match."""
-        lines = head_lines(head)
+        """Share of the first lines that match, without blanks behind the last of fields between blanks."""
+        lines = [line if b"," in line else line.rstrip() for line in head_lines(head)]
         if lines and self.is_header(lines[0]):
             return 1.0
         if not lines or self._header is not None and len(lines) == 1:

@@ -84,6 +84,13 @@ def test_the_format_is_recognized_by_content(run, name):
     assert result.metadata["source_format"] == name and result.missing == []
 
 
+@pytest.mark.parametrize("name", ["disksim", "fiu", "mqsim"])
+def test_a_blank_behind_the_last_field_is_none(run, name):
+    """As `printf("%d ")` for each field writes it: the format was not recognized."""
+    frame, result = run(RECORDINGS[name].replace(b"\n", b" \n"))
+    assert result.metadata["source_format"] == name and frame.equals(run(RECORDINGS[name])[0])
+
+
 @pytest.mark.parametrize("name", sorted(RECORDINGS) if is_fuzzing() else ["blkparse", "msr", "vscsi"])
 def test_a_compressed_file_gives_the_same_rows_and_a_cut_one_an_error(tmp_path, name):
     plain, _ = imported(tmp_path, name, RECORDINGS[name])
