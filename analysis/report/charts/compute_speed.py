@@ -52,7 +52,8 @@ def compute_speed(section: Datum, sections: Sequence[Datum], id_: str, order: Se
               for curve in all_curves for speed, load_ns in sorted(curve.load_ns.items())]
     style = SeriesStyle.of_entries([curve.entry for curve in all_curves], order, (LOAD_TIME.title,))
     title = "Load time over compute speed"
-    notes = ["Waits for timers, frames or the network count as computing."]
+    knows_sleep = Run.of(all_curves[0].entry["runs"][0]).pace.asleep_share is not None
+    notes = [f"Waits for timers, frames or the network {'keep their length' if knows_sleep else 'count as computing'}."]
     if any(curve.is_simulated for curve in all_curves):
         notes.append("Simulated with the run, on a fresh drive.")
     spec = curves(f"{title}, by drive", points, style, Axis("compute speed", kind="names", names=names),

@@ -47,6 +47,14 @@ def test_of_several_drives_it_says_how_far_they_are_apart():
     assert [row.values["change"] for row in chart.table.rows] == pytest.approx([0, -0.9, 0, -0.75])
 
 
+@pytest.mark.parametrize(("asleep_share", "words"), [(None, "count as computing"), (0.3, "keep their length")])
+def test_the_note_says_what_becomes_of_sleep(asleep_share, words):
+    """Sleep that the trace has (`slept_ns`) is no computing: it stays at every compute speed."""
+    pace = {"name": "dependent", "asleep_share": asleep_share}
+    chart = chart_of([entry("a", 10, curve={1: 10, "none": 2}, pace=pace)])
+    assert chart.notes[0] == f"Waits for timers, frames or the network {words}."
+
+
 def test_replays_at_other_speeds_of_the_same_trace_and_drive_make_a_curve():
     others = [entry("a", 4, 4), entry("a", 2, "none"), entry("b", 3, 4), entry("a", 1, 16, source={"sha256": "other"}),
               entry("a", 1, 8, idle={"name": "cap"})]
