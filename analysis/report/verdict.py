@@ -10,7 +10,7 @@ from blkreel.analysis.metrics.stalls import Stalls
 from blkreel.analysis.stats.ranking import ENOUGH_RUNS
 from blkreel.common import emulated
 from blkreel.common.device import NETWORKS
-from blkreel.common.units import duration
+from blkreel.common.units import counted, duration
 from blkreel.common.verdict import UNSEEN_LIMIT, Level, Reason, Verdict, judged, merged, note, reason, recorded
 from blkreel.traces.format.metadata_types import Run, lacks, missing_ios
 
@@ -48,7 +48,7 @@ def verdict(metadata: Document, numbers: Document, limit: ProviderLimit | GroupL
     elif stalled:
         notes.append(note("stall", stalled.words))
     if numbers["all"]["error_ops"]:
-        add("io_errors", "invalid", f"{numbers['all']['error_ops']:,} I/Os failed", "failed")
+        add("io_errors", "invalid", f"{counted(numbers['all']['error_ops'], 'I/O')} failed", "failed")
     lost = lost_events(metadata)
     if lost:
         add("lost_events", "qualified", f"{lost:,} events lost by the capture", "lost")

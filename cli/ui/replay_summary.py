@@ -11,7 +11,7 @@ from blkreel.common.files.json_file import print_json
 from blkreel.common.files.typed_document import record
 from blkreel.common.printable import printable
 from blkreel.common.text_table import shortened, wrapped
-from blkreel.common.units import format_bytes, format_count, format_ns
+from blkreel.common.units import counted, format_bytes, format_count, format_ns
 from blkreel.common.verdict import judged
 from blkreel.replay.background.plan import PlanBeside
 from blkreel.replay.drive import state as drive_state
@@ -132,10 +132,10 @@ def summary_lines(document: Mapping[str, Any], detail: Detail, width: int) -> li
     done = format_count(total["ops"])
     if account.planned_ops is not None and account.completed_ops != account.planned_ops:
         done += f" of {format_count(account.planned_ops)}"
-    size = (f"{done} I/Os, {format_bytes(total['data_bytes'])}, "
-            f"{format_ns(account.wall_ns or total['makespan_ns'] or 0)}, {total['error_ops']:,} errors")
+    size = (f"{done} {'I/O' if done == '1' else 'I/Os'}, {format_bytes(total['data_bytes'])}, "
+            f"{format_ns(account.wall_ns or total['makespan_ns'] or 0)}, {counted(total['error_ops'], 'error')}")
     if total["unseen_ops"]:
-        size += f", {format_count(total['unseen_ops'])} I/Os without completion"
+        size += f", {counted(total['unseen_ops'], 'I/O')} without completion"
     if not total["ops"] and not stored:
         size = f"{format_count(total['unseen_ops'])} I/Os, none with its completion"
     lines = wrapped(beside_sentence(entry), width) + wrapped(f"{printable(run['path'])}: {label}, {size}", width)

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any, cast
 
 from blkreel.common import emulated
-from blkreel.common.units import binary_size, format_bytes, format_ns
+from blkreel.common.units import binary_size, counted, format_bytes, format_ns
 from blkreel.common.verdict import (
     ASLEEP_LIMIT,
     BACKGROUND_LIMIT,
@@ -54,7 +54,8 @@ def _invalid(run: Run) -> Iterator[Reason]:
     if run.error_ops:
         first = f", the first: {run.first_error}" if run.first_error else ""
         kinds = ", ".join(f"{count:,} {kind}" for kind, count in run.errors.items())
-        yield reason("io_errors", "invalid", f"{run.error_ops:,} I/Os failed{f' ({kinds})' if kinds else ''}{first}",
+        yield reason("io_errors", "invalid",
+                     f"{counted(run.error_ops, 'I/O')} failed{f' ({kinds})' if kinds else ''}{first}",
                      "error_ops", run.error_ops, 0)
     planned_ops = run.planned_ops or 0
     missing = planned_ops - (run.completed_ops or 0) - sum(run.dropped.values())

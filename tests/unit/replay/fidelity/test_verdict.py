@@ -101,6 +101,7 @@ QUALIFIES = [
     ({"certificate.host.throttled": 3}, "thermal throttling of the processors: 3 times"),
 ]
 INVALIDATES = [
+    ({"error_ops": 1}, "1 I/O failed"),
     ({"error_ops": 3, "first_error": "read of 4,096 bytes at 0: EIO"}, "3 I/Os failed.*EIO"),
     ({"completed_ops": 990}, "10 of 1,000 planned I/Os missing"),
     ({"as_planned": False}, "differ from the plan"),
