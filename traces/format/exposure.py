@@ -14,7 +14,7 @@ from typing import Any, Self
 
 import numpy as np
 
-from blkreel.common.units import format_count, format_ns
+from blkreel.common.units import digits, format_ns
 
 from .schema import FLAGS, OPS, WRITE_CODES, Metadata
 from .trace import Trace
@@ -97,7 +97,7 @@ class Exposure:
         share, met, rate = self.beside_share, self.met_share, self.write_bytes_s
         if share is None or met is None:
             return "no reads"
-        at = f" at {format_count(round(rate / 1e6)) if rate >= 9.95e6 else f'{rate / 1e6:.1f}'} MB/s" if rate else ""
+        at = f" at {digits(rate / 1e6)} MB/s" if rate else ""
         return f"{percent(share)} of the bytes read beside writes{at}, {percent(met)} with one outstanding"
 
     def document(self) -> dict[str, Any]:

@@ -74,6 +74,8 @@ def test_a_steady_writer_is_beside_all_reads_and_gives_its_rate():
     assert exposure.write_bytes_s == pytest.approx(100e6)
     assert exposure.why_withheld() == ""
     assert exposure.words() == "100 % of the bytes read beside writes at 100 MB/s, 0 % with one outstanding"
+    slow = scanned(rows((0, 2 * S, 16_384, WRITE, 0), (2 * S - MS, MS, 4096, READ, 0)))
+    assert " beside writes at 0.0" in slow.words() and " at 0.0 MB/s" not in slow.words()
 
 
 @pytest.mark.parametrize("begin_ns", [200 * MS, 5 * S])
