@@ -39,8 +39,8 @@ struct totals {
 	int64_t apart_ns;
 };
 
-/* The offsets of one class of I/O by one thread on one device. first_*: the first I/O of this part, which may continue the previous
- * part; first_offset -1: none yet.
+/* The offsets of one class of I/O by one thread on one device. first_*: the first I/O of this part, which may continue
+ * the previous part; first_offset -1: none yet.
  */
 struct stream {
 	int64_t ops;
