@@ -1,7 +1,6 @@
 """The published tests at the method's own sizes and lengths, hours of them, on a drive whose clock is its own.
 
-test_recipe_files.py has the numbers of the method by hand, and tests/kernel/benchmarks shows shorter tests to the
-kernel. Here each step of a test does what its recipe says.
+test_recipe_files.py has the numbers of the method by hand. Here each step of a test does what its recipe says.
 """
 
 import json
