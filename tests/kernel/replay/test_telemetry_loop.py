@@ -1,29 +1,21 @@
 """What is measured beside a replay on a loop device: its clock, its rate, what a kill leaves, what others did."""
 
-import os
-import signal
-import subprocess
 import time
 
 import numpy as np
 import pandas as pd
 import pytest
 from small_trace import new_trace
-from spooled import rows_on_disk
-from waiting import wait_until
 
 from blkreel.traces.format.reader import open_trace
-from blkreel.traces.spool.contents import ROWS_FILE
 from blkreel.traces.telemetry.file import FILE
 from blkreel.traces.telemetry.reader import read_telemetry
-from blkreel.traces.telemetry.spool import spool_of
 
 pytestmark = pytest.mark.kernel
 
 MIB, S = 1 << 20, 10**9
 DRIVE_BYTES = 32 * MIB
 TRUSTED_OR_LATE = (0, 3)  # other work on this machine may make I/Os late, which the verdict then says
-UNREAD = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
 METER = "while :; do date '+%s.%N 4.5'; sleep 0.1; done"
 
 
@@ -72,54 +64,3 @@ def test_samples_come_at_the_rate_and_on_the_clock_of_the_records(blkreel, loop_
     assert (rows[rows.sensor == "power_w"].value == 4.5).all()
     assert "temperature_c" in run["telemetry"]["missing"] and run["telemetry"]["temperature_c"] is None
     assert sorted(path.name for path in (tmp_path / "run").iterdir()) == ["records.parquet", FILE]
-
-
-def test_io_of_others_has_the_time_at_which_it_came(blkreel, loop_drive, trace, tmp_path):
-    drive = loop_drive(DRIVE_BYTES)
-    process = blkreel.start("replay", trace(600), "--on", drive, "-o", tmp_path / "run", "--sample", "10Hz")
-    spool = tmp_path / "run/.records.parquet.spool" / ROWS_FILE
-    wait_until(lambda: spool.exists() and spool.stat().st_size > 1000, process)
-    time.sleep(0.5)
-    before_ns = time.monotonic_ns()
-    subprocess.run(["dd", f"if={drive}", "of=/dev/null", "iflag=direct", "bs=1M", "count=8"], check=True,
-                   capture_output=True)
-    after_ns = time.monotonic_ns()
-    process.send_signal(signal.SIGINT)
-    _, errors = process.communicate(timeout=300)
-    assert process.returncode == 3, errors
-    run, found = open_trace(tmp_path / "run").metadata["run"], read_telemetry(tmp_path / "run")
-    assert run["foreign_ios"] > 0
-    time_ns, value = found.series("foreign_ios")
-    assert value[0] == 0 and value[-1] == run["foreign_ios"]
-    first = found.epoch_ns + time_ns[np.argmax(value > 0)]
-    # It is reported once it exceeds what the run may have issued before its own times, at the next sample.
-    assert before_ns < first < after_ns + 100 * S
-
-
-def samples_in(spool):
-    return spool.read_bytes().count(b'"power_w":4.5') if spool.exists() else 0
-
-
-def test_a_killed_run_keeps_its_samples(blkreel, loop_drive, trace, tmp_path):
-    run = tmp_path / "run"
-    process = blkreel.start("replay", trace(600), "--on", loop_drive(DRIVE_BYTES), "-o", run, "--power-command",
-                            f"echo $$ > {tmp_path}/meter; {METER}", **UNREAD)
-    spool = spool_of(run)
-    wait_until(lambda: samples_in(spool) > 12 and b"epoch_ns" in spool.read_bytes(), process)
-    before = samples_in(spool)  # which may all be of the time before the first I/O
-    wait_until(lambda: samples_in(spool) > before + 1 and rows_on_disk(run / "records.parquet"), process)
-    written = samples_in(spool)
-    os.kill(process.pid, signal.SIGKILL)
-    process.wait()
-    assert not (run / FILE).exists()
-    assert len(read_telemetry(run).series("power_w")[0]) >= written
-    blkreel("recover", run / "records.parquet")
-    found, records = read_telemetry(run), open_trace(run)
-    time_ns, value = found.series("power_w")
-    assert len(value) >= written and set(value) == {4.5}
-    # The records learn of it every two seconds.
-    assert records.metadata["epoch_ns"] in (None, found.epoch_ns)
-    assert time_ns[-1] > 0 and "recovered" in found.sensors["power_w"]["notes"][-1]
-    assert not spool.exists() and (run / FILE).exists()
-    meter = int((tmp_path / "meter").read_text())
-    wait_until(lambda: not os.path.exists(f"/proc/{meter}"))  # noqa: PTH110
