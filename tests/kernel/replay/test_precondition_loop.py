@@ -6,9 +6,7 @@ import re
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
-from random import Random
 
 import numpy as np
 import pytest
@@ -229,15 +227,6 @@ def test_deleted_images_of_one_name_have_states_of_their_own(blkreel, loop_drive
             detach_loop(drive)
 
 
-def test_a_zram_device_that_was_reset(blkreel, zram_drive):
-    blkreel("precondition", zram_drive, "--state", "full", "--destroy", f"{zram_drive.name}:{16 * MIB}")
-    assert "full" in told(blkreel, zram_drive)
-    control = Path("/sys/block", zram_drive.name)
-    (control / "reset").write_text("1")
-    (control / "disksize").write_text("16M")
-    assert told(blkreel, zram_drive) == "unknown: it was full, and the drive was reset since"
-
-
 def progress_of(blkreel):
     """What is noted of a preparation that goes on, {} before and after."""
     for path in Path(blkreel.environment["BLKREEL_STATE_DIR"]).glob("*.preparing"):
@@ -250,61 +239,6 @@ def progress_of(blkreel):
 
 def at_step(blkreel, step):
     return progress_of(blkreel).get("step") == step
-
-
-def cut_three_times(blkreel, drive, state, how, wanted, random):
-    """Prepare a drive, and cut that short at three random moments: (messages of each command, percent that each had
-    reached, bytes that the last one wrote, its output)."""
-    said, reached = [], []
-    while True:
-        process = blkreel.start("precondition", drive, "--state", state)
-        # Counted from here on. Early enough for three interruptions, although the command writes on until it handles
-        # the signal.
-        began, limit = counted(drive)[0], random.uniform(0.02, 0.15) * wanted
-        while process.poll() is None and (len(reached) == 3 or counted(drive)[0] - began < limit):
-            time.sleep(0.002)
-        if process.poll() is None:
-            process.send_signal(how)
-        output, errors = process.communicate(timeout=300)
-        said.append(errors)
-        if not process.returncode:
-            return said, reached, counted(drive)[0] - began, output
-        # What it still writes does not count for the next command, which would be stopped before its first message.
-        wait_until(lambda: not has_helper(drive))
-        assert process.returncode == (-how if how == signal.SIGKILL else 130), errors
-        if how != signal.SIGKILL:
-            assert "; run the same command again to resume" in errors
-            assert "starting" not in errors
-        reached.append(progress_of(blkreel)["percent"])
-        assert "unknown: preparing" in told(blkreel, drive)
-
-
-@pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
-@pytest.mark.parametrize("state", ["enterprise", "op25"])
-def test_what_is_cut_short_goes_on(blkreel, loop_drive, how, state):
-    """At several random moments, until it is through: the drive then holds all of it, and little was written twice."""
-    size = 512 * MIB
-    random = Random(f"{how} {state}")
-    wanted = {"enterprise": 2 * size, "op25": size * 3 // 4}[state]
-    # A busy machine may let the test notice a preparation when it is over.
-    for _ in range(5):
-        drive = loop_drive(size)
-        before, discarded_before = counted(drive)
-        said, reached, last_bytes, output = cut_three_times(blkreel, drive, state, how, wanted, random)
-        if len(reached) == 3:
-            break
-    else:
-        pytest.skip("needs a machine on which a preparation is noticed before it is over")
-    assert reached == sorted(reached)
-    for errors, percent in zip(said[1:], reached, strict=True):
-        assert f"resuming {state} at {percent:.0f} %, interrupted " in errors
-    assert "all as written" in output
-    assert counted(drive)[0] - before >= wanted
-    # How far behind a note may be: tests/unit/replay/prepare. What a kill costs: test_a_kill_costs_seconds.
-    assert last_bytes <= wanted * (101 - reached[-1]) / 100, "it begins where the note says"
-    assert counted(drive)[1] - discarded_before == size, "erased once"
-    assert stamped(loop_drive.image_of(drive)).sum() == (size if state == "enterprise" else wanted) // BLOCK
-    assert not progress_of(blkreel)
 
 
 def test_a_kill_costs_seconds(blkreel, tmp_path):
