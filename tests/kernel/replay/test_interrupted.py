@@ -4,7 +4,6 @@ import json
 import os
 import random
 import signal
-import subprocess
 import time
 
 import numpy as np
@@ -81,14 +80,6 @@ def ended(process, seconds=300):
     return *process.communicate(timeout=seconds), process.returncode
 
 
-def assert_partial(run, reason):
-    told = open_trace(run).metadata["run"]
-    assert reason in told["partial"]
-    assert told["verdict"]["level"] == "invalid"
-    assert open_trace(run).rows == told["completed_ops"]
-    return told
-
-
 @pytest.mark.parametrize("half", ["helper", "command"])
 def test_a_kill_at_any_moment_costs_no_row_that_was_written(running, trace, loop_drive, tmp_path, half):
     """Moments between the first row and a second and a half later, at random; each with a run of its own.
@@ -162,51 +153,3 @@ def test_a_killed_replay_does_not_leave_a_drive_that_counts_as_untouched(running
     wait_until(lambda: not lives(helper))
     assert state_of(tmp_path)["name"] == "full"
     assert state_of(tmp_path)["written_since_bytes"] > 0
-
-
-@pytest.fixture
-def small_filesystem(require_root, tmp_path):
-    """A directory that is full after 16 MiB."""
-    directory = tmp_path / "small"
-    directory.mkdir()
-    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=16m", "tmpfs", directory], check=True)
-    yield directory
-    subprocess.run(["umount", "--lazy", directory], check=True)
-
-
-def fill(directory):
-    with open(directory / "filler", "wb", buffering=0) as file:
-        try:
-            while file.write(b"x" * 65536):
-                pass
-        except OSError:
-            pass
-
-
-def test_the_output_gets_full_under_way(running, trace, small_filesystem, tmp_path, loop_drive):
-    """By its own rows: the end of the run is made of what was kept free beside them."""
-    run = small_filesystem / "run"
-    process = running(trace(count=400_000, gap_ns=1000), loop_drive(DRIVE_BYTES), run, "--pace", "depth=32")
-    _, err, code = ended(process)
-    assert code == 1
-    assert "no space left" in err
-    assert "marked as partial" in err
-    assert assert_partial(run, "no space left")["completed_ops"] > 10_000
-
-
-def test_others_fill_the_output_at_the_end(running, trace, small_filesystem, tmp_path, loop_drive):
-    run = small_filesystem / "run"
-    process = running(trace(count=3000), loop_drive(DRIVE_BYTES), run)
-    wait_until(lambda: rows_written(run) > 0, process)
-    fill(small_filesystem)
-    _, err, code = ended(process)
-    assert code in (0, 1, 3), err
-    if code == 1:
-        assert "no space left" in err
-        if not (run / "records.parquet").exists():
-            assert f"blkreel recover {run}" in err
-            (small_filesystem / "filler").unlink()
-            recover(run / "records.parquet")
-        assert_partial(run, "no space left")
-    else:
-        assert open_trace(run).rows == 3000
