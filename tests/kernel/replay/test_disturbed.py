@@ -18,7 +18,7 @@ from quiet import progress
 from small_trace import new_trace
 
 from blkreel.replay.drive.target import find_target
-from blkreel.replay.engine.engine import PLAN_BLOCKS_AHEAD, run_engine
+from blkreel.replay.engine.engine import run_engine
 from blkreel.replay.plan.pace import ALL_IDLE, ORIGINAL, Pace
 from blkreel.replay.plan.planner import plan_trace
 from blkreel.replay.run.directory import RunDirectory
@@ -52,9 +52,7 @@ def replayed(loop_drive, tmp_path):
 
     meanwhile() prepares what shall disturb it, and gives what then does, in a thread, once I/Os are being issued: it is
     called with the pid of the helper. Where it was not over before the last I/O, as on a machine that lets us notice
-    the run too late, all is done again with twice as many. slow_plan gets the batches of the plan and completed(count),
-    which waits until so many I/Os are complete; slow_rows is called after each block of records; options replace those
-    of the engine.
+    the run too late, all is done again with twice as many. Options replace those of the engine.
     """
     runs = []
 
@@ -66,34 +64,20 @@ def replayed(loop_drive, tmp_path):
                 return account
         pytest.skip("needs a machine on which a run of some seconds is noticed before it is over")
 
-    def replay_once(count, gap_ns, disturber, *, slow_plan=None, slow_rows=None, pace=ORIGINAL, **options):
+    def replay_once(count, gap_ns, disturber, *, pace=ORIGINAL, **options):
         trace = tmp_path / f"{len(runs)}.parquet"
         new_trace(trace, drive_bytes=8 * MIB, submit_ns=np.arange(count) * gap_ns, latency_ns=1000,
                   offset_bytes=np.arange(count) % 1000 * 4096, op=1)
         target = find_target(loop_drive(8 * MIB))
         plan = plan_trace(open_trace(trace), target, pace=pace, idle=ALL_IDLE)
-        progressed, progress_of = threading.Condition(), {"completed": 0}
-
-        def completed(count):
-            with progressed:
-                assert progressed.wait_for(lambda: progress_of["completed"] >= count, timeout=300)
 
         def engine(given, batches, on_rows, on_note):
             def note(fields):
                 on_note(fields)
-                with progressed:
-                    progress_of.update(completed=fields["completed"])
-                    progressed.notify()
                 if disturber:
                     disturber.act_on(helpers_of(os.getpid()))
 
-            def take(rows):
-                on_rows(rows)
-                if slow_rows:
-                    slow_rows()
-
-            given = dataclasses.replace(given, **options)
-            return run_engine(given, slow_plan(batches, completed) if slow_plan else batches, take, note)
+            return run_engine(dataclasses.replace(given, **options), batches, on_rows, note)
 
         output = RunDirectory(tmp_path / f"run{len(runs)}", False)
         runs.append(output)
@@ -229,13 +213,6 @@ def test_busy_loops_beside_a_thread_without_priority(replayed, busy_loops):
     assert account["certificate"]["host"]["waited_ns"] >= causes(account)["preempted"]["total_ns"] * 0.9
 
 
-def test_busy_loops_of_a_higher_priority(replayed, busy_loops):
-    account = replayed(15_000, 100_000, meanwhile=busy_loops(50, 0.3))
-    if not account["engine"]["realtime"]:
-        pytest.skip("needs real-time priority: ulimit -r 50")
-    assert_withheld(account, "preempted")
-
-
 def test_busy_loops_beside_a_run_without_deadlines(replayed, busy_loops):
     """No I/O is late there, but completions are seen late. The loops take half as long as a run that is left alone:
     the share of their effect does not depend on the speed of the machine."""
@@ -261,57 +238,6 @@ def test_an_ordinary_priority_counts_beside_other_sessions(replayed, realtime, n
 
     replayed(10_000, 100_000, meanwhile=look, realtime=realtime)
     assert groups[-1].endswith(f"nice {nice}\n")
-
-
-def test_a_plan_that_comes_slowly(replayed):
-    """Each of its last parts comes when all before is complete, and is due by then, however busy the machine is. It
-    takes twice as long as without a pause, so that the effect does not depend on the speed of the machine.
-
-    The run begins with the first PLAN_BLOCKS_AHEAD parts.
-    """
-    def slowly(batches, completed):
-        for batch in batches:
-            given_s = time.monotonic()
-            for first in range(0, len(batch["op"]), 500):
-                if first > 500 * PLAN_BLOCKS_AHEAD:
-                    completed(first)
-                    time.sleep(min(time.monotonic() - given_s, 60))
-                    given_s = time.monotonic()
-                yield {name: column[first:first + 500] for name, column in batch.items()}
-
-    account = disturbed_by("plan", lambda: replayed(8000, 100_000, slow_plan=slowly))
-    assert_withheld(account, "plan")
-    assert account["underruns"] > 0
-
-
-@pytest.mark.parametrize("pace", [ORIGINAL, Pace("depth", 32)])
-def test_records_that_nobody_takes(replayed, pace):
-    """The reader stops at the first of them, for three seconds from when the engine has taken nearly as many rows as
-    the blocks of records between both hold, half a million.
-
-    Twice as many a second would be more than a busy machine can issue, so that it is late for other reasons, too.
-    """
-    nearly_all, stopped = threading.Event(), []
-
-    def counted(batches, completed):
-        rows = 0
-        for batch in batches:
-            if rows > 600_000:  # of which the helper has read up to 280,000 ahead
-                nearly_all.set()
-            yield batch
-            rows += len(batch["op"])
-
-    def stop_once():
-        if not stopped:
-            stopped.append(nearly_all.wait(300))
-            time.sleep(3)
-
-    account = replayed(1_000_000, 2000, slow_plan=counted, slow_rows=stop_once, pace=pace, nil_bytes=8 * MIB)
-    assert stopped == [True] and account["verdict"]["withheld"]
-    assert account["record_stalls"] > 0
-    assert causes(account)["records"]["longest_ns"] > 10_000_000
-    if pace is ORIGINAL:
-        assert causes(account)["records"]["late_ops"] > 0
 
 
 def test_a_run_that_is_left_alone(replayed):
