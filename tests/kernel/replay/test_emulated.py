@@ -8,7 +8,6 @@ import re
 import signal
 import subprocess
 import sys
-import tempfile
 import time
 from contextlib import contextmanager
 from pathlib import Path
@@ -270,48 +269,22 @@ database = sqlite3.connect(os.environ["BLKREEL_MOUNT"] + "/database")
 assert database.execute("pragma integrity_check").fetchall() == [("ok",)]
 print(*(n for (n,) in database.execute("select n from t order by n")))
 """
-POSTGRESQL = """
-cd "$BLKREEL_MOUNT" && chown postgres .
-exec unshare --pid --fork --kill-child setpriv --reuid postgres --regid postgres --clear-groups sh -ec '
-PATH=$(echo /usr/lib/postgresql/*/bin | cut -d" " -f1):$PATH
-initdb --no-sync --wal-segsize=1 --data-checksums -A trust -D db >/dev/null && sync -f .
-pg_ctl -D db -w -o "-k $PWD -c listen_addresses= -c shared_buffers=4MB -c max_wal_size=4MB" start >/dev/null
-{ echo "create table t (n int);"; n=0; while echo "insert into t values ($n) returning n;"; do n=$((n + 1)); done; } |
-psql -qAt -v ON_ERROR_STOP=1 -h "$PWD" postgres'
-"""
-POSTGRESQL_AFTER = """
-cd "$BLKREEL_MOUNT" && exec setpriv --reuid postgres --regid postgres --clear-groups sh -ec '
-PATH=$(echo /usr/lib/postgresql/*/bin | cut -d" " -f1):$PATH
-rm -f db/postmaster.pid .s.PGSQL*
-pg_ctl -D db -w -o "-k $PWD -c listen_addresses=" start >/dev/null
-psql -qAt -h "$PWD" postgres -c "select n from t order by n" | tr "\\n" " "
-pg_ctl -D db -w stop >/dev/null; pg_checksums --check -D db >/dev/null'
-"""
-DATABASES = {"sqlite": ([sys.executable, "-c", SQLITE], [sys.executable, "-c", SQLITE_AFTER]),
-             "postgresql": (["sh", "-c", POSTGRESQL], ["sh", "-c", POSTGRESQL_AFTER])}
 
 
-@pytest.mark.parametrize("database", DATABASES)
-def test_what_a_database_committed_is_there_after_a_kill(running, emulate, tmp_path, database):
+def test_what_a_database_committed_is_there_after_a_kill(running, emulate, tmp_path):
     """As on a drive with a write cache that loses its power."""
-    if database == "postgresql" and not list(Path("/usr/lib/postgresql").glob("*/bin/initdb")):
-        pytest.skip("needs PostgreSQL: apt-get install postgresql")
-    writes, reads = DATABASES[database]
-    drive = DRIVE.replace("64MiB", "256MiB")
-    # PostgreSQL does not run as root, and others have no access to the directory of this test.
-    with tempfile.TemporaryDirectory(dir="/var/tmp") as mount:
-        Path(mount).chmod(0o755)
-        with running("--image", "drive.img", "--mount", mount, "--force", drive=drive, code=1) as (process, _):
-            wait_until(lambda: os.path.ismount(mount))
-            writer = subprocess.Popen(writes, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True,
-                                      env={**os.environ, "BLKREEL_MOUNT": mount})
-            committed = [int(writer.stdout.readline()) for _ in range(40)]
-            os.kill(server_of(process), signal.SIGKILL)
-            committed += [int(line) for line in writer.stdout if line.endswith("\n")]
-            assert writer.wait(300)
-        emulate("--image", "drive.img", "--", "sh", "-c", "e2fsck -fp $BLKREEL_DEVICE; test $? -le 1", drive=drive)
-        found = emulate("--image", "drive.img", "--mount", mount, "--", *reads, drive=drive).stdout
-        kept = [int(word) for word in found.splitlines()[-1].split()]
+    (tmp_path / "mnt").mkdir()
+    with running("--image", "drive.img", "--mount", "mnt", "--force", code=1) as (process, _):
+        wait_until(lambda: os.path.ismount(tmp_path / "mnt"))
+        writer = subprocess.Popen([sys.executable, "-c", SQLITE], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
+                                  text=True, env={**os.environ, "BLKREEL_MOUNT": str(tmp_path / "mnt")})
+        committed = [int(writer.stdout.readline()) for _ in range(40)]
+        os.kill(server_of(process), signal.SIGKILL)
+        committed += [int(line) for line in writer.stdout if line.endswith("\n")]
+        assert writer.wait(300)
+    emulate("--image", "drive.img", "--", "sh", "-c", "e2fsck -fp $BLKREEL_DEVICE; test $? -le 1")
+    found = emulate("--image", "drive.img", "--mount", "mnt", "--", sys.executable, "-c", SQLITE_AFTER).stdout
+    kept = [int(word) for word in found.splitlines()[-1].split()]
     assert committed == list(range(len(committed)))
     # The last one may have been committed without its answer.
     assert kept[:len(committed)] == committed and len(kept) <= len(committed) + 1
@@ -388,23 +361,6 @@ def test_a_capture_and_a_replay_have_its_account(running, name, blkreel, tmp_pat
         assert uses[0]["ios"] >= 100
     assert "asked" in blkreel("report", tmp_path / "run", "-o", tmp_path / "run.html").stdout + (
         tmp_path / "run.html").read_text()
-
-
-def test_a_fitted_drive_says_that_its_runs_had_no_background(running, name, blkreel, tmp_path):
-    (tmp_path / "drive.toml").write_text('size = "64MiB"\nread_latency = "200us"\n[fitted]\nruns = 2\n')
-    limit = "slowdown by writes unknown: the drive was fitted to runs without a background"
-    with running(drive=f"nil:{tmp_path}/drive.toml") as (process, device):
-        blkreel("capture", device, "-o", tmp_path / "t.parquet", "--", "dd", f"if={device}", "of=/dev/null", "bs=64k",
-                "iflag=direct", "count=100", check=False)
-        for run, beside in (("alone", ()), ("beside", ("--background", "writes=4MB/s", "--background-lead", "0s"))):
-            blkreel("replay", tmp_path / "t.parquet", "--on", device, "-o", tmp_path / run, "--pace", "dependent",
-                    *(("--destroy", device, *beside) if beside else ()), check=False)
-        process.send_signal(signal.SIGTERM)
-        process.wait()
-        assert limit in process.stderr.read()
-    verdicts = {run: open_trace(tmp_path / run).metadata["run"]["verdict"] for run in ("alone", "beside")}
-    limited = {run for run, verdict in verdicts.items() if limit in [reason["text"] for reason in verdict["reasons"]]}
-    assert limited == {"beside"}
 
 
 @pytest.mark.parametrize("image", [(), ("--image", "drive.img")], ids=["memory", "file"])
