@@ -15,6 +15,7 @@ from empty_image import digest, empty_image, stamped
 from helpers import helpers_of
 from loop_device import is_claimed
 from quiet import progress
+from small_benchmark import RECIPE
 from small_trace import new_trace
 from waiting import wait_until
 
@@ -52,27 +53,6 @@ AFTER_THE_CHECKS = "blkreel.replay.drive.safety.check", "after"
 BEFORE_THE_HELPER = "blkreel.replay.engine.engine._start", "before"
 BEFORE_THE_READ_BACK = "blkreel.replay.prepare.precondition.verify", "before"
 BEFORE_A_REST = "blkreel.benchmarks.runner.runner.rest", "before"
-RECIPE = """
-title = "t"
-explain = "e"
-report = "depths"
-[[steps]]
-do = "state"
-state = "full"
-[[steps]]
-do = "rest"
-time = "1ms"
-[[steps]]
-each = { depth = [1] }
-do = "measure"
-role = "depth"
-name = "depth-{depth}"
-  [[steps.streams]]
-  op = "write"
-  block = "64K"
-  depth = "= depth"
-  volume = "1MiB"
-"""
 
 
 @pytest.fixture
@@ -86,7 +66,7 @@ def trace(tmp_path):
 def command(trace, tmp_path):
     """command(verb, target) is what blkreel is called with."""
     recipe = tmp_path / "recipe.toml"
-    recipe.write_text(RECIPE)
+    recipe.write_text(RECIPE.replace("[1, 4]", "[1]"))
     return lambda verb, target: {
         "replay": ["replay", trace, "--on", target, "-o", tmp_path / "run"],
         "precondition": ["precondition", target, "--state", "full"],
@@ -168,7 +148,7 @@ def test_a_loop_device_that_gets_another_image_after_the_checks(disturbed, comma
     ("replay", BEFORE_THE_HELPER, 2), ("precondition", BEFORE_THE_HELPER, 2),
     ("precondition", BEFORE_THE_READ_BACK, 1), ("test", BEFORE_THE_HELPER, 3), ("test", BEFORE_A_REST, 1)])
 def test_nobody_mounts_the_drive_meanwhile(disturbed, command, loop_drive, program, tmp_path, verb, place, times):
-    """Prefill and replay; the erase and the filling of a state; reading back; a measurement, and the rest before it."""
+    """Prefill and replay; the erase and the filling of a state; reading back; a measurement, and the rest after it."""
     drive = loop_drive(SIZE)
     subprocess.run([program("mkfs.ext4", "e2fsprogs"), "-q", drive], check=True)
     point, log = tmp_path / "mnt", tmp_path / "log"
