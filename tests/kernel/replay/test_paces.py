@@ -116,25 +116,6 @@ def test_a_turnaround_that_cannot_be_measured_is_unknown(loop_drive, tmp_path, m
     assert turnaround.turnaround_ns([find_target(loop_drive(DRIVE_BYTES))], False, run_engine) is None
 
 
-def test_two_drives_on_one_clock(make_trace, replay, loop_drive):
-    count = 400
-    device = np.arange(count) % 2
-    offset = np.arange(count) // 2 * 8192
-    trace = make_trace(submit_ns=np.arange(count) * MS, device=device, offset_bytes=offset,
-                       op=np.where(np.arange(count) % 8 < 4, WRITE, READ))
-    drives = [loop_drive(DRIVE_BYTES), loop_drive(2 * DRIVE_BYTES)]
-    account, rows = replay(trace, "--on", f"0={drives[0]}", "--on", f"1={drives[1]}")
-    assert rows["device"].tolist() == device.tolist()
-    assert rows["offset_bytes"].tolist() == offset.tolist()
-    assert (np.diff(rows["due_ns"]) == MS).all()
-    assert account["foreign_ios"] == 0
-    assert [drive["name"] for drive in account["drives"]] == [drive.removeprefix("/dev/") for drive in drives]
-    assert [drive["planned_ops"] for drive in account["drives"]] == [200, 200]
-    for index, drive in enumerate(drives):
-        image = np.frombuffer(loop_drive.image_of(drive).read_bytes(), np.uint8).reshape(-1, 4096)
-        assert set(np.flatnonzero(image.any(axis=1)) * 4096) == set(offset[device == index].tolist())
-
-
 def test_nothing_is_written_to_one_drive_where_the_other_is_refused(make_trace, blkreel, loop_drive, tmp_path):
     trace = make_trace(submit_ns=np.arange(4) * MS, device=np.arange(4) % 2, op=WRITE)
     one, other = loop_drive(DRIVE_BYTES), loop_drive(DRIVE_BYTES, read_only=True)

@@ -115,21 +115,6 @@ def test_a_terminal_shows_the_figures_until_it_is_ended(on_terminal, busy, end):
     assert "Traceback" not in terminal.text
 
 
-def test_ctrl_z_gives_the_terminal_back_until_it_goes_on(on_terminal, busy):
-    terminal = on_terminal("top", busy, "--interval", "300ms")
-    terminal.wait_for(r"fio +\d+")
-    terminal.press("\x1a")
-    stat = Path(f"/proc/{terminal.process.pid}/stat")
-    wait_until(lambda: stat.read_text().rpartition(")")[2].split()[0] == "T")
-    terminal._read(0.2)
-    assert terminal.is_sane()
-    shown = len(terminal.text)
-    terminal.process.send_signal(signal.SIGCONT)
-    wait_until(lambda: terminal._read(0.1) or re.search(r"fio +\d+", terminal.text[shown:]))
-    terminal.press("q")
-    assert terminal.wait() == 0 and terminal.is_sane()
-
-
 def test_an_ordinary_user_is_told_what_mends_it(blkreel, as_nobody, loop_drive):
     drive = loop_drive()
     result = subprocess.run([*as_nobody, blkreel.command, "top", drive, "--once"], capture_output=True, text=True)

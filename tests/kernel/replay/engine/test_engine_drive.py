@@ -8,9 +8,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 from empty_image import digest
-from loop_device import ext4
 
-from blkreel.common.errors import BlkreelError, SafetyError
+from blkreel.common.errors import SafetyError
 from blkreel.traces.format.schema import FLAGS, OPS
 
 pytestmark = pytest.mark.kernel
@@ -71,21 +70,6 @@ def test_a_plan_of_reads_never_writes(loop_drive, a_plan, issue):
     assert digest(image) == before
     assert seen["writes"] == seen["discards"] == seen["flushes"] == 0
     assert seen["reads"] + seen["reads_merged"] == 1000
-
-
-def test_a_drive_in_use_is_refused(loop_drive, a_plan, issue, tmp_path):
-    drive = loop_drive(SIZE)
-    with ext4(drive, tmp_path / "mounted"):
-        for may_write in (False, True):
-            with pytest.raises(SafetyError, match=f"{drive} is in use"):
-                issue(a_plan([0]), target=drive, may_write=may_write)
-
-
-def test_a_read_only_drive_is_not_written(loop_drive, a_plan, issue):
-    drive = loop_drive(SIZE, read_only=True)
-    with pytest.raises(BlkreelError, match=f"{drive} is read-only"):
-        issue(a_plan([0], op=OPS["write"]), target=drive, may_write=True)
-    assert issue(a_plan([0]), target=drive)[0]["completed_ops"] == 1
 
 
 def test_rows_held_back_by_a_full_queue_are_marked(loop_drive, a_plan, issue):
