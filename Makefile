@@ -177,7 +177,6 @@ bench: $(STAMPS)/install $(STAMPS)/venv-dev $(STAMPS)/apt-bench
 	$(SUDO) $(abspath $(BIN))/python -m measurements.replay.asap
 	$(SUDO) $(abspath $(BIN))/python -m measurements.replay.dependent
 	$(SUDO) $(abspath $(BIN))/python -m measurements.replay.emulated_drive
-	$(SUDO) $(abspath $(BIN))/python -m measurements.replay.late_writes
 	$(abspath $(BIN))/python -m measurements.replay.memory --rows 10000000
 	$(abspath $(BIN))/python -m measurements.analysis.speed
 	$(abspath $(BIN))/python -m measurements.analysis.report_open
