@@ -14,8 +14,8 @@ ASSUMED_IOPS = 50_000
 def stream_of(spec: StreamSpec, *, stop_ns: int | None) -> Stream:
     """stop_ns: maximum duration of the run."""
     pace = Pace("original" if spec.timed else "depth", spec.depth)
-    return Stream(spec.number, pace, partial(generate.batches, spec, stop_ns), background=spec.background,
-                  survey=survey_of(spec, stop_ns))
+    return Stream(spec.number, pace, partial(generate.batches, spec, stop_ns), survey_of(spec, stop_ns),
+                  spec.background)
 
 
 def survey_of(spec: StreamSpec, stop_ns: int | None) -> StreamSurvey:

@@ -295,7 +295,7 @@ class BenchmarkRunner:
     def _workload_plan(self, step: BenchmarkStep) -> Plan:
         streams = [stream_of(spec, stop_ns=step.time_ns) for spec in step.streams]
         about = {"path": self.record.header["test"], "streams": [asdict(spec) for spec in step.streams]}
-        return plan_workload(streams, [self.target], about=about, prefill=False, stop_ns=step.time_ns)
+        return plan_workload(streams, self.target, about=about, stop_ns=step.time_ns)
 
     def _label(self, step: BenchmarkStep) -> str:
         """The label of the step's run, also in the remembered state of the drive."""

@@ -11,6 +11,7 @@ from blkreel.common.errors import UsageError
 from blkreel.replay.drive.target import find_target
 from blkreel.replay.engine.engine import run_engine
 from blkreel.replay.plan.batch import plan_batch
+from blkreel.replay.plan.plan import LEAD_NS
 from blkreel.replay.run.records import IoChecksum, PrefixChecksum
 from blkreel.replay.streams.spec import Bursts, StreamSpec
 from blkreel.replay.streams.workload import plan_workload
@@ -52,7 +53,7 @@ def spec(number=0, **changes):
 
 def plan_of(specs, stop_ns, target):
     streams = [stream_of(one, stop_ns=stop_ns) for one in specs]
-    return plan_workload(streams, [target], about={"path": "open"}, prefill=False, stop_ns=stop_ns)
+    return plan_workload(streams, target, about={"path": "open"}, stop_ns=stop_ns)
 
 
 @pytest.fixture
@@ -130,6 +131,19 @@ def test_the_survey_of_a_stream_needs_no_pass_over_it():
 def test_what_only_time_bounds_is_remembered_as_without_a_bound(specs, most):
     """Otherwise the writes of a killed run count as those of another program once they exceed its plan."""
     assert plan_of(specs, 10**9, find_target("nil:64MiB")).drives[0].max_bytes == most
+
+
+def test_each_stream_is_a_lane_at_its_pace_and_nothing_is_written_before_it_is_read():
+    plan = plan_of([spec(bursts=Bursts(MIB, 10**9, count=3)), spec(1, read_percent=100, depth=2)], None,
+                   find_target("nil:64MiB"))
+    writer, reader = plan.lanes()
+    assert (writer.depth, reader.depth) == (4, 2)
+    due_ns = np.concatenate([batch["due_ns"] for batch in writer.batches])
+    assert (due_ns - LEAD_NS).tolist() == np.repeat(np.arange(3) * 10**9, 256).tolist()
+    assert set(next(iter(reader.batches))["due_ns"]) == {-1}
+    assert plan.pace_account()["streams"] == {"1": {"name": "depth", "depth": 2, "factor": None}}
+    assert plan.duration_ns is None and not len(plan.drives[0].prefill)
+    assert (plan.drives[0].unwritten.bytes, plan.drives[0].unwritten.limit_bytes) == (MIB, 2 * MIB)
 
 
 def test_a_stream_past_the_end_is_refused(replayed):
