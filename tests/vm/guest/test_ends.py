@@ -106,7 +106,7 @@ def captures(blkreel, nvme, tmp_path):
 
 @pytest.mark.skipif(not CPU.exists(), reason="needs a second processor that can be taken away")
 def test_a_processor_goes_and_the_wall_clock_steps(captures, nvme, program, tmp_path):
-    """No row is missing, and no time steps. With blktrace: test_against_blktrace.py."""
+    """No row is missing, and no time steps."""
     one_hour_s, ios_each, processors = 3600, 600, os.sched_getaffinity(0)
     running, end = captures
 

@@ -23,7 +23,9 @@ from tests.kernel.capture.test_hard_cases import (  # noqa: F401
     test_a_drive_that_grows_during_the_capture,
 )
 from tests.kernel.capture.test_sources import (  # noqa: F401
+    drive,
     test_the_counters_agree_on_a_drive_that_is_in_use_when_the_capture_begins,
+    test_the_same_job_gives_the_same_rows,
 )
 from tests.vm.guest.drives import nvme_path
 
@@ -31,8 +33,8 @@ from tests.vm.guest.drives import nvme_path
 @pytest.fixture(scope="module", autouse=True)
 def images_that_take_direct_io():
     """tests/conftest.py puts the images of loop drives into /dev/shm; before 6.6 tmpfs takes no direct I/O."""
-    drive = nvme_path("GUEST002")
-    subprocess.run(["mkfs.ext4", "-q", "-F", drive], check=True)
-    subprocess.run(["mount", drive, "/dev/shm"], check=True)
+    images = nvme_path("GUEST002")
+    subprocess.run(["mkfs.ext4", "-q", "-F", images], check=True)
+    subprocess.run(["mount", images, "/dev/shm"], check=True)
     yield
     subprocess.run(["umount", "/dev/shm"], check=True)
