@@ -44,37 +44,35 @@ class ChangePoint:
     p: float
 
 
-def change_points(values: Sequence[float], splits: Sequence[int] | None = None,
-                  level: float = LEVEL) -> list[ChangePoint]:
+def change_points(values: Sequence[float], splits: Sequence[int] | None = None) -> list[ChangePoint]:
     """Change points of positive values in order of time.
 
-    splits: indexes of values before which a change may be, as the first of each firmware; all by default. level: share
-    of series without a change that get one. Raises ValueError for a value that is not positive and finite.
+    splits: indexes of values before which a change may be, as the first of each firmware; all by default.
+    Raises ValueError for a value that is not positive and finite.
     """
     series = np.asarray(values, float)
     if not (np.isfinite(series) & (series > 0)).all():
         raise ValueError("change points need positive, finite values")
     possible = np.unique(np.arange(1, len(series)) if splits is None else np.asarray(splits, int))
     logs, random = np.log(series), np.random.default_rng(_SEED)
-    indexes = _search(logs, possible, 0, len(logs), level, random)
-    return _confirmed(logs, possible, indexes, level, random)
+    indexes = _search(logs, possible, 0, len(logs), random)
+    return _confirmed(logs, possible, indexes, random)
 
 
-def _search(logs: np.ndarray, possible: np.ndarray, begin: int, end: int, level: float,
-            random: np.random.Generator) -> list[int]:
-    """Indexes of change points from begin to end, each level of splits tested at `level`."""
+def _search(logs: np.ndarray, possible: np.ndarray, begin: int, end: int, random: np.random.Generator) -> list[int]:
+    """Indexes of change points from begin to end, each level of splits tested at LEVEL."""
     splits = _splits_between(possible, begin, end)
     if not len(splits):
         return []
     scores = _normal_scores(logs[begin:end])
-    parts = _best_split(scores, splits, level / 2, random) or _best_segment(scores, splits, level / 2, random)
+    parts = _best_split(scores, splits, random) or _best_segment(scores, splits, random)
     bounds = [begin, *(begin + index for index in parts), end]
     deeper = [index for low, high in zip(bounds, bounds[1:], strict=False) if parts
-              for index in _search(logs, possible, low, high, level, random)]
+              for index in _search(logs, possible, low, high, random)]
     return sorted([*bounds[1:-1], *deeper])
 
 
-def _confirmed(logs: np.ndarray, possible: np.ndarray, indexes: list[int], level: float,
+def _confirmed(logs: np.ndarray, possible: np.ndarray, indexes: list[int],
                random: np.random.Generator) -> list[ChangePoint]:
     """Date each change point between its neighbors, and leave out those that are not significant there, one by one:
     without the least significant one the others are tested on more values."""
@@ -88,7 +86,7 @@ def _confirmed(logs: np.ndarray, possible: np.ndarray, indexes: list[int], level
             indexes[number] = index
             tests.append((index, first, last, _p_of_split(scores, splits, random, math.inf)))
         least = max(tests, key=lambda test: test[3])
-        if least[3] <= level:
+        if least[3] <= LEVEL:
             bounds = [0, *indexes, len(logs)]
             return [ChangePoint(index, first, last, _ratio(logs, bounds[number], index, bounds[number + 2]), p)
                     for number, (index, first, last, p) in enumerate(tests)]
@@ -123,14 +121,14 @@ def _split_statistic(scores: np.ndarray, splits: np.ndarray) -> np.ndarray:
     return np.asarray(sums**2 * (len(scores.T) / (splits * (len(scores.T) - splits))))
 
 
-def _best_split(scores: np.ndarray, splits: np.ndarray, level: float, random: np.random.Generator) -> list[int]:
+def _best_split(scores: np.ndarray, splits: np.ndarray, random: np.random.Generator) -> list[int]:
     """The best split, or none where it is not significant."""
-    if _p_of_split(scores, splits, random, level) > level:
+    if _p_of_split(scores, splits, random, LEVEL / 2) > LEVEL / 2:
         return []
     return [int(splits[_split_statistic(scores, splits).argmax()])]
 
 
-def _best_segment(scores: np.ndarray, splits: np.ndarray, level: float, random: np.random.Generator) -> list[int]:
+def _best_segment(scores: np.ndarray, splits: np.ndarray, random: np.random.Generator) -> list[int]:
     """Begin and end of the segment that differs most from the rest, or none where it is not significant."""
     first, last = np.triu_indices(len(splits), 1)
     begins, ends = splits[first], splits[last]
@@ -147,7 +145,7 @@ def _best_segment(scores: np.ndarray, splits: np.ndarray, level: float, random: 
 
     own = statistic(scores)
     at_once = max(1, _AT_ONCE // len(begins))
-    if _p(own.max(), scores, statistic, _SEGMENT_ORDERS, at_once, level, random) > level:
+    if _p(own.max(), scores, statistic, _SEGMENT_ORDERS, at_once, LEVEL / 2, random) > LEVEL / 2:
         return []
     best = int(own.argmax())
     return [int(begins[best]), int(ends[best])]

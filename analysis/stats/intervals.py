@@ -23,18 +23,17 @@ EFFECT = 1.02  # a ratio up to this is no difference in practice
 
 @dataclass(frozen=True)
 class Interval:
-    """An interval that holds the true value in `level` of all sets of runs. method: "t" or "bootstrap"."""
+    """An interval that holds the true value in LEVEL of all sets of runs. method: "t" or "bootstrap"."""
 
     low: float
     high: float
     n: int
     method: str
-    level: float = LEVEL
 
     @property
     def words(self) -> str:
         how = "t interval on ln" if self.method == "t" else "bootstrap (BCa) on ln"
-        return f"{self.level * 100:g} % {how}, {self.n} runs"
+        return f"{LEVEL * 100:g} % {how}, {self.n} runs"
 
 
 @dataclass(frozen=True)
@@ -49,7 +48,6 @@ class Ratio:
     high: float
     df: float
     p: float
-    level: float = LEVEL
 
     @property
     def excludes_one(self) -> bool:
@@ -64,7 +62,7 @@ def is_effect(ratio: float) -> bool:
     return max(ratio, 1 / ratio) > EFFECT
 
 
-def interval(values: Sequence[float | None], level: float = LEVEL) -> Interval | None:
+def interval(values: Sequence[float | None]) -> Interval | None:
     """The interval of the geometric mean: t on ln(value), from BOOTSTRAP_RUNS on by resampling.
 
     exp(m ± t(1 − a/2, n − 1) s / √n), with m and s the mean and standard deviation (n − 1) of the logarithms. None for
@@ -77,15 +75,15 @@ def interval(values: Sequence[float | None], level: float = LEVEL) -> Interval |
     mean, variance = _mean_and_variance(logs)
     if not variance:
         value = geometric_mean(values) or math.exp(mean)
-        return Interval(value, value, len(logs), "t", level)
+        return Interval(value, value, len(logs), "t")
     if len(logs) >= BOOTSTRAP_RUNS:
-        low, high = _bootstrap(np.array(logs), mean, level)
-        return Interval(math.exp(low), math.exp(high), len(logs), "bootstrap", level)
-    reach = t_quantile(len(logs) - 1, level) * math.sqrt(variance / len(logs))
-    return Interval(math.exp(mean - reach), math.exp(mean + reach), len(logs), "t", level)
+        low, high = _bootstrap(np.array(logs), mean)
+        return Interval(math.exp(low), math.exp(high), len(logs), "bootstrap")
+    reach = t_quantile(len(logs) - 1) * math.sqrt(variance / len(logs))
+    return Interval(math.exp(mean - reach), math.exp(mean + reach), len(logs), "t")
 
 
-def welch(a: Sequence[float | None], b: Sequence[float | None], level: float = LEVEL) -> Ratio | None:
+def welch(a: Sequence[float | None], b: Sequence[float | None]) -> Ratio | None:
     """The ratio of the geometric means of a by b, with unequal variances.
 
     d = mean(ln a) − mean(ln b), u = s²/n of each, exp(d ± t(1 − α/2, df) √(ua + ub)), with Satterthwaite's
@@ -99,16 +97,15 @@ def welch(a: Sequence[float | None], b: Sequence[float | None], level: float = L
     apart, se = mean_a - mean_b, math.sqrt(share_a + share_b)
     if not se:
         value = math.exp(apart)
-        return Ratio(value, value, value, math.inf, float(value == 1), level)
+        return Ratio(value, value, value, math.inf, float(value == 1))
     # In parts of the sum: squares of tiny variances would be zero.
     part_a, part_b = share_a / (share_a + share_b), share_b / (share_a + share_b)
     df = 1 / (part_a**2 / (len(logs_a) - 1) + part_b**2 / (len(logs_b) - 1))
-    reach = t_quantile(df, level) * se
-    return Ratio(math.exp(apart), math.exp(apart - reach), math.exp(apart + reach), df, _two_sided(apart, se, df),
-                 level)
+    reach = t_quantile(df) * se
+    return Ratio(math.exp(apart), math.exp(apart - reach), math.exp(apart + reach), df, _two_sided(apart, se, df))
 
 
-def smallest_difference(sets: Sequence[Sequence[float | None]], n: int, level: float = LEVEL) -> float | None:
+def smallest_difference(sets: Sequence[Sequence[float | None]], n: int) -> float | None:
     """The smallest ratio of two geometric means of n runs each whose interval excludes 1, if runs spread as in these
     sets of runs: exp(t(1 − α/2, 2 n − 2) s √(2 / n)), s pooled over the sets. None where no set has two runs.
     """
@@ -116,10 +113,10 @@ def smallest_difference(sets: Sequence[Sequence[float | None]], n: int, level: f
     for logs in filter(None, map(_logs, sets)):
         squares += _mean_and_variance(logs)[1] * (len(logs) - 1) if len(logs) > 1 else 0.0
         df += len(logs) - 1
-    return math.exp(t_quantile(2 * n - 2, level) * math.sqrt(squares / df * 2 / n)) if df else None
+    return math.exp(t_quantile(2 * n - 2) * math.sqrt(squares / df * 2 / n)) if df else None
 
 
-def runs_to_exclude_one(values: Sequence[float | None], level: float = LEVEL) -> int | None:
+def runs_to_exclude_one(values: Sequence[float | None]) -> int | None:
     """The fewest runs whose interval would exclude 1, if their logarithms had the mean and the deviation of these:
     t(1 − α/2, n − 1) s / √n < |m|. None of fewer than two values, and where more than MOST_PROJECTED would be needed.
     """
@@ -128,7 +125,7 @@ def runs_to_exclude_one(values: Sequence[float | None], level: float = LEVEL) ->
         return None
     mean, variance = _mean_and_variance(logs)
     return next((n for n in range(FEWEST, MOST_PROJECTED + 1)
-                 if t_quantile(n - 1, level) * math.sqrt(variance / n) < abs(mean)), None)
+                 if t_quantile(n - 1) * math.sqrt(variance / n) < abs(mean)), None)
 
 
 @dataclass(frozen=True)
@@ -184,9 +181,9 @@ def _mean_and_variance(logs: list[float]) -> tuple[float, float]:
     return mean, math.fsum((log - mean)**2 for log in logs) / (len(logs) - 1)
 
 
-def t_quantile(df: float, level: float) -> float:
+def t_quantile(df: float) -> float:
     from scipy.special import stdtrit  # scipy.stats has it too, and takes a second to load
-    return float(stdtrit(df, (1 + level) / 2))
+    return float(stdtrit(df, (1 + LEVEL) / 2))
 
 
 def _two_sided(apart: float, se: float, df: float) -> float:
@@ -196,7 +193,7 @@ def _two_sided(apart: float, se: float, df: float) -> float:
     return float(2 * stdtr(df, -abs(apart) / se))
 
 
-def _bootstrap(logs: np.ndarray, mean: float, level: float) -> list[float]:
+def _bootstrap(logs: np.ndarray, mean: float) -> list[float]:
     """Bounds of the mean by BCa (Efron 1987, J. Am. Stat. Assoc. 82): quantiles of the means of resampled sets, moved
     for the bias of their median and for how the spread depends on the mean (a, from leaving out one run each)."""
     from scipy.special import ndtr, ndtri
@@ -211,6 +208,6 @@ def _bootstrap(logs: np.ndarray, mean: float, level: float) -> list[float]:
     off = left_out.mean() - left_out
     acceleration = (off**3).sum() / (6 * (off**2).sum()**1.5)
     bounds = []
-    for z in (ndtri((1 - level) / 2), ndtri((1 + level) / 2)):
+    for z in (ndtri((1 - LEVEL) / 2), ndtri((1 + LEVEL) / 2)):
         bounds.append(ndtr(bias + (bias + z) / (1 - acceleration * (bias + z))))
     return [float(bound) for bound in np.quantile(means, bounds)]

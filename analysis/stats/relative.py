@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from .intervals import LEVEL, is_effect, ratio_terms, t_quantile
+from .intervals import is_effect, ratio_terms, t_quantile
 
 Runs = Sequence[float | None]  # a metric, one value a run
 
@@ -49,8 +49,7 @@ def relative_to(workloads: Sequence[Workload], reference: str) -> dict[str, Rela
             if (relative := relative_performance(workloads, label, reference))}
 
 
-def relative_performance(workloads: Sequence[Workload], drive: str, reference: str,
-                         level: float = LEVEL) -> RelativePerformance | None:
+def relative_performance(workloads: Sequence[Workload], drive: str, reference: str) -> RelativePerformance | None:
     """Geometric mean over workloads of reference / drive, or of drive / reference where higher is better.
 
     exp(d ± t(1 − α/2, df) √Σu / W), d the mean over the W workloads of the differences of the mean logarithms, u = s²/n
@@ -76,5 +75,5 @@ def relative_performance(workloads: Sequence[Workload], drive: str, reference: s
     if not has_interval:
         return RelativePerformance(math.exp(mean), None, None, len(logs))
     exact = drive == reference or not freedom
-    reach = 0.0 if exact else t_quantile(variance**2 / freedom, level) * math.sqrt(variance) / len(logs)
+    reach = 0.0 if exact else t_quantile(variance**2 / freedom) * math.sqrt(variance) / len(logs)
     return RelativePerformance(math.exp(mean), math.exp(mean - reach), math.exp(mean + reach), len(logs))
