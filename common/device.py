@@ -176,8 +176,8 @@ def multipath_paths(disk: Path, block_root: Path = SYS / "class/block") -> list[
     return sorted(block_root.glob(f"{head[1]}c*{head[2]}")) if head else []
 
 
-def block_directory(drive: Drive, sys_root: Path = SYS) -> Path:
-    return (sys_root / "class/block" / drive.name).resolve()
+def block_directory(drive: Drive) -> Path:
+    return (SYS / "class/block" / drive.name).resolve()
 
 
 def _block_directory(number: int, sys_root: Path, path: StrPath) -> Path:

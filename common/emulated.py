@@ -196,9 +196,9 @@ def renewed_account(name: str, run: Path = RUN,
     return account
 
 
-def fitted_facts_of(backing_file: str, run: Path = RUN) -> FittedFacts | None:
+def fitted_facts_of(backing_file: str) -> FittedFacts | None:
     """Of the emulated drive that a device is over, if it was fitted to runs."""
-    account = account_of(backing_file, run)
+    account = account_of(backing_file)
     return account.get("fitted") if account else None
 
 

@@ -84,13 +84,11 @@ def shortened(text: str, width: int) -> str:
     return text[:end].rstrip(" ,;:(") + "…"
 
 
-def wrapped(text: str, width: int, indent: str = "  ") -> list[str]:
-    """Lines of at most `width`, cut between words, and not between a number and its unit.
-
-    indent: of the lines that follow the first, beyond that of the text.
-    """
+def wrapped(text: str, width: int) -> list[str]:
+    """Lines of at most `width`, cut between words, and not between a number and its unit. Lines that follow the first
+    are indented."""
     start = text[:len(text) - len(text.lstrip())]
-    lines = textwrap.wrap(_BEFORE_UNIT.sub(_NO_BREAK, text), max(20, width), subsequent_indent=start + indent,
+    lines = textwrap.wrap(_BEFORE_UNIT.sub(_NO_BREAK, text), max(20, width), subsequent_indent=start + "  ",
                           break_long_words=False, break_on_hyphens=False)
     return [line.replace(_NO_BREAK, " ") for line in lines]
 

@@ -25,11 +25,6 @@ def column_of(metric: Metric, title: str = "") -> Column:
                   metric.better)
 
 
-def table_command(chart: str) -> str:
-    """The command that prints the table of a chart of one run, unrounded."""
-    return f"{_REPORT} --format csv --chart {chart}"
-
-
 def path_of(entry: Document) -> str | tuple[str, ...]:
     """The run of an entry of a document, or its runs: what RUN stands for."""
     paths = tuple(run["path"] for run in entry["runs"])

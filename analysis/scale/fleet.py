@@ -80,18 +80,10 @@ def _no_progress(path: str, done: int, total: int) -> None:
     pass
 
 
-def measure_all(paths: Iterable[str | Path | StorageUrl], *, gap_ns: int = DEFAULT_GAP_NS,
-                exact: bool | None = None, jobs: int | None = None, cluster: str | None = None, keep: bool = True,
-                on_rows: RowProgress = _no_progress) -> list[Measured]:
-    """The metrics of each trace or run of `paths`: paths, directories, patterns, URLs. Raises as `measure_fleet`."""
-    return measure_fleet(paths, gap_ns=gap_ns, exact=exact, read_options=ReadOptions(jobs, cluster, keep),
-                         on_rows=on_rows).measured
-
-
 def measure_fleet(paths: Iterable[str | Path | StorageUrl], *, gap_ns: int = DEFAULT_GAP_NS,
                   exact: bool | None = None, read_options: ReadOptions | None = None,
                   on_rows: RowProgress = _no_progress) -> Fleet:
-    """As measure_all, with notes.
+    """The metrics of each trace or run of `paths`: paths, directories, patterns, URLs.
 
     exact: exact percentiles; None: if there are at most EXACT_ROWS rows in all. on_rows(path, rows done of all, rows of
     all): progress; rows with cached partials count as done. Raises TraceError for a trace that cannot be read,

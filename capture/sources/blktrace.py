@@ -47,8 +47,8 @@ def probe(drives: list[Drive]) -> None:
                                f"end its blktrace, or: blktrace -k {drive.path}")
 
 
-def debugfs_at(mounts: Path = MOUNTS) -> Path:
-    for place in mount_points("debugfs", mounts):
+def debugfs_at() -> Path:
+    for place in mount_points("debugfs", MOUNTS):
         return place
     raise BlkreelError("debugfs is not mounted", "mount -t debugfs nodev /sys/kernel/debug")
 

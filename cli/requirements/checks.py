@@ -27,8 +27,9 @@ _SLOW_CLOCKS = ("hpet", "acpi_pm", "jiffies")
 CAPABILITIES = {"cap_bpf": 39, "cap_perfmon": 38, "cap_syslog": 34}
 
 
-def all_checks(proc: Path = Path("/proc"), sys_root: Path = Path("/sys")) -> list[Check]:
+def all_checks() -> list[Check]:
     """All checks, in the order in which to fix them."""
+    proc, sys_root = Path("/proc"), Path("/sys")
     return [root(), privilege(), helpers(), kernel_types(sys_root), lockdown(sys_root), *bpf_programs(),
             locked_memory(), io_uring(proc), processors(), clock(sys_root), *all_sources(proc, sys_root),
             loop_devices(), *sensors(sys_root), *programs()]

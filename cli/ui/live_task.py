@@ -65,10 +65,10 @@ class LiveTask(ProgressTask):
         """Show a limit of the metrics below them."""
         self._view.note = text
 
-    def end_view(self, reason: str) -> None:
-        """End the view for good, for example because a command draws the whole screen."""
+    def end_view(self) -> None:
+        """End the view for good, because a command draws the whole screen."""
         def end() -> None:
-            raise _ViewEnds(reason)
+            raise _ViewEnds("the command draws the whole screen itself")
 
         self._guarded(end)
 

@@ -43,7 +43,7 @@ class PtyPassthrough:
         termios.tcsetattr(slave, termios.TCSANOW, raw)
         self._size: ConsoleDimensions | None = None
         self._follow_size()
-        self.streams: Mapping[str, int] = {"stderr": slave, **({"stdout": slave} if _same_terminal(1, 2) else {})}
+        self.streams: Mapping[str, int] = {"stderr": slave, **({"stdout": slave} if _has_one_terminal() else {})}
         self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
         self._pending = ""
         self._pending_before = ""  # until the lines before self._pending are printed
@@ -123,7 +123,7 @@ class PtyPassthrough:
         if not self._raw and _FULL_SCREEN_SEQUENCE.search(self._tail + data):
             self._raw = True
             assert self._task is not None
-            self._task.end_view("the command draws the whole screen itself")
+            self._task.end_view()
             data, self._pending = self._pending.encode() + data, ""
         self._tail = data[-_MAX_SEQUENCE_BYTES:]
         if self._raw:
@@ -161,8 +161,9 @@ def _final_form(line: str) -> str:
     return line.rstrip("\r").rpartition("\r")[2]
 
 
-def _same_terminal(first: int, second: int) -> bool:
+def _has_one_terminal() -> bool:
+    """Whether stdout and stderr are the same terminal."""
     try:
-        return os.ttyname(first) == os.ttyname(second)
+        return os.ttyname(1) == os.ttyname(2)
     except OSError:
         return False

@@ -135,13 +135,13 @@ def _trusted_users() -> set[int]:
     return {0, os.geteuid(), *([int(caller)] if caller.isdecimal() else [])}
 
 
-def open_own(path: StrPath, flags: int, mode: int = 0o666) -> int:
+def open_own(path: StrPath, flags: int) -> int:
     """Open a file of blkreel. Raises SafetyError for a symbolic link, a file with several links or no regular file."""
     path = Path(path)
     with directory_at(path.parent) as directory:
         try:
             # Without O_NONBLOCK, opening a FIFO would block.
-            file = os.open(path.name, flags | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, mode, dir_fd=directory)
+            file = os.open(path.name, flags | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, 0o666, dir_fd=directory)
         except OSError as error:
             if error.errno != errno.ELOOP:
                 raise

@@ -14,12 +14,12 @@ _ROOT = Path("/sys/fs/cgroup")
 
 
 @contextmanager
-def own_group(name: str, root: Path = _ROOT) -> Iterator[Path | None]:
+def own_group(name: str) -> Iterator[Path | None]:
     """The cgroup.procs of a new group with the io controller, removed at the end.
 
     None where it cannot be made: the account of the drive then has what flushes held back.
     """
-    group = _parent(root)
+    group = _parent()
     if group is None:
         yield None
         return
@@ -36,8 +36,8 @@ def own_group(name: str, root: Path = _ROOT) -> Iterator[Path | None]:
             group.rmdir()
 
 
-def _parent(root: Path) -> Path | None:
+def _parent() -> Path | None:
     """Version 1: the tree of the blkio controller. Version 2: the root, if its children have the io controller."""
-    if (root / "blkio/cgroup.procs").exists():
-        return root / "blkio"
-    return root if "io" in text_in(root / "cgroup.subtree_control").split() else None
+    if (_ROOT / "blkio/cgroup.procs").exists():
+        return _ROOT / "blkio"
+    return _ROOT if "io" in text_in(_ROOT / "cgroup.subtree_control").split() else None

@@ -110,14 +110,14 @@ class Groups:
         for pid, rows in zip(*np.unique(process, return_counts=True), strict=True):
             self._rows[int(pid)] = self._rows.get(int(pid), 0) + int(rows)
         is_workload, is_kernel = (kind & WORKLOAD) != 0, kind == KERNEL
-        self._join_all(process[is_workload], _WORKLOAD_GROUP)
+        self._join_workload(process[is_workload])
         if is_kernel.any():
             # Kernel threads depend on workload I/O; before the first of it, on any program.
             workload = np.flatnonzero(is_workload)
             first_workload = 0 if self._workload_seen else int(workload[0]) if len(workload) else len(kind)
-            self._join_all(process[is_kernel], _WORKLOAD_GROUP)
+            self._join_workload(process[is_kernel])
             if is_kernel[:first_workload].any():
-                self._join_all(np.array(list(self._rows)), _WORKLOAD_GROUP)
+                self._join_workload(np.array(list(self._rows)))
         self._workload_seen = self._workload_seen or bool(is_workload.any())
         # A use of pages waits for their read.
         waited_on = np.maximum(io["waited_on"], io["use_of"]) if "use_of" in io else io["waited_on"]
@@ -148,9 +148,9 @@ class Groups:
         for pair in np.unique(np.stack([waited, waiting]), axis=1).T.tolist():
             self._join(*pair)
 
-    def _join_all(self, processes: np.ndarray, group: int) -> None:
+    def _join_workload(self, processes: np.ndarray) -> None:
         for process in np.unique(processes).tolist():
-            self._join(process, group)
+            self._join(process, _WORKLOAD_GROUP)
 
     def _join(self, process: int, peer: int) -> None:
         self._parent[self._root(process)] = self._root(peer)

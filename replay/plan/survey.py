@@ -82,7 +82,7 @@ def device_ios(trace: Trace) -> dict[int, int]:
     surveys = _stored(trace)
     if surveys is not None:
         return {device: survey.total_ios + survey.left_out for device, survey in sorted(surveys.items())}
-    only = trace.only_value("device")
+    only = trace.only_device()
     if only is not None:
         return {only: trace.rows} if trace.rows else {}
     counts: dict[int, int] = {}

@@ -104,7 +104,7 @@ def _store(path: Path, facts: dict[str, Any], sets: dict[str, BlockSet]) -> None
         with NewFile(path, force=True, sync=False) as new:
             _write(new.file, facts, sets)
             new.publish()
-        _remove_beyond(path.parent, _MAX_BYTES)
+        _remove_oldest(path.parent)
 
 
 def _write(file: BinaryIO, facts: dict[str, Any], sets: dict[str, BlockSet]) -> None:
@@ -164,11 +164,11 @@ def _path_of(identity: bytes) -> Path:
     return cache_directory() / (hashlib.sha256(identity).hexdigest()[:32] + ".survey")
 
 
-def _remove_beyond(directory: Path, max_bytes: int) -> None:
+def _remove_oldest(directory: Path) -> None:
     entries = sorted((path.stat().st_mtime_ns, path.stat().st_size, path) for path in directory.glob("*.survey"))
     total = sum(size for _, size, _ in entries)
     for _, size, path in entries:
-        if total <= max_bytes:
+        if total <= _MAX_BYTES:
             return
         unlink(path)
         total -= size

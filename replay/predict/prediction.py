@@ -17,7 +17,7 @@ from blkreel.replay.engine.spans import RunSpan
 from blkreel.replay.fidelity.queue_metrics import READ, WRITE, Ios, QueueMetrics, QueueModel
 from blkreel.replay.fidelity.verdict import of_dependencies
 from blkreel.replay.plan.dependencies import is_observed
-from blkreel.replay.plan.pace import ALL_IDLE, DEPENDENT, ORIGINAL, IdlePolicy, with_compute
+from blkreel.replay.plan.pace import ALL_IDLE, DEPENDENT, ORIGINAL, with_compute
 from blkreel.replay.plan.plan import PlannedCounts
 from blkreel.replay.plan.planner import plan_trace
 from blkreel.replay.run.simulate import simulate
@@ -106,7 +106,7 @@ class CheckedErrors:
 
 
 def predict(trace: Trace, drive: SimulatedDrive, device: int | None, progress: Progress,
-            idle: IdlePolicy = ALL_IDLE, compute: str | None = None) -> Prediction:
+            compute: str | None = None) -> Prediction:
     """Simulate the replay of the trace: at dependent pace if it knows what its I/Os waited for, else at its times.
 
     compute: `x4` divides computing times. Raises TraceError, UsageError or BlkreelError as plan_trace().
@@ -121,7 +121,7 @@ def predict(trace: Trace, drive: SimulatedDrive, device: int | None, progress: P
     pace = DEPENDENT if is_observed(trace) else ORIGINAL
     if compute is not None:
         pace = with_compute(pace, compute)
-    plan = plan_trace(trace, target, pace=pace, idle=idle, prefill=False, device=device)
+    plan = plan_trace(trace, target, pace=pace, idle=ALL_IDLE, prefill=False, device=device)
     span, metrics, counts = RunSpan(), QueueMetrics(), PlannedCounts()
 
     def take(rows: Batch) -> None:

@@ -173,12 +173,12 @@ def state_for(name: str, capacity_bytes: int, block_bytes: int, *, seed: int, re
         steps += [
             _fill(_from_0(span_bytes)),
             Step("settling", round_bytes, _FILL_DEPTH, rounds=_PTS_ROUNDS, kind="random",
-                 plan=lambda number, first_row=0: with_replacement(span_bytes, block_bytes, "write", round_bytes,
+                 plan=lambda number, first_row=0: with_replacement(span_bytes, block_bytes, round_bytes,
                                                                    seed + number, first_row))]
     if base == "enterprise":
         steps.append(Step("writing at random", span_bytes, 128, kind="random", covers=filled if permuted else None,
                           plan=lambda _, first_row=0: permutation(span_bytes, block_bytes, "write", seed, first_row)
-                          if permuted else with_replacement(span_bytes, block_bytes, "write", span_bytes, seed,
+                          if permuted else with_replacement(span_bytes, block_bytes, span_bytes, seed,
                                                             first_row)))
     identity = {"state": name, "capacity_bytes": capacity_bytes, "block_bytes": block_bytes, "seed": seed,
                 "permuted": permuted, "erases": bool(steps and steps[0].erases), "trace": trace,

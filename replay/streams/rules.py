@@ -41,9 +41,9 @@ def permutation(span_bytes: int, block_bytes: int, op: str, seed: int, first_row
         yield plan_batch(order(row) * block_bytes, block_bytes, OPS[op], source_row=row)
 
 
-def with_replacement(span_bytes: int, block_bytes: int, op: str, volume_bytes: int, seed: int,
+def with_replacement(span_bytes: int, block_bytes: int, volume_bytes: int, seed: int,
                      first_row: int = 0) -> Iterator[Batch]:
-    """Random blocks of the first `span_bytes` with replacement, `volume_bytes` in total.
+    """Writes of random blocks of the first `span_bytes` with replacement, `volume_bytes` in total.
 
     Each batch of BATCH_ROWS has a seed of its own, so that starting at any row costs at most one batch.
     """
@@ -54,7 +54,7 @@ def with_replacement(span_bytes: int, block_bytes: int, op: str, volume_bytes: i
         row = np.arange(low, low + len(block))
         mask = row >= first_row
         if mask.any():
-            yield plan_batch(block[mask] * block_bytes, block_bytes, OPS[op], source_row=row[mask])
+            yield plan_batch(block[mask] * block_bytes, block_bytes, OPS["write"], source_row=row[mask])
 
 
 @dataclass(frozen=True)

@@ -89,11 +89,11 @@ class Trace(HasMetadata):
         statistics = self.layout.row_group(group).column(self.schema.names.index(column)).statistics
         return (int(statistics.min), int(statistics.max)) if statistics and statistics.has_min_max else None
 
-    def only_value(self, column: str) -> int | None:
-        """The value of a column if all rows have the same; None otherwise, or without statistics in the file."""
+    def only_device(self) -> int | None:
+        """The device if all rows have the same; None otherwise, or without statistics in the file."""
         values: set[int] = set()
         for group in range(self.layout.num_row_groups):
-            bounds = self.bounds(column, group)
+            bounds = self.bounds("device", group)
             if bounds is None:
                 return None
             values |= set(bounds)

@@ -155,7 +155,7 @@ class ColumnMapping(SourceFormat):
             values = {name: self._values(name, rows[name]) for name in self._fields}
             yield self._batch(values, rows.positions)
             self._has_zones |= table.has_zones
-        self._has_whole_times &= table.has_whole("time")
+        self._has_whole_times &= table.has_whole_times
         if table.has_decimal_commas:
             account.warn(f"{source.path}: commas inside numbers are read as decimal commas")
 

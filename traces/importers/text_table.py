@@ -114,8 +114,7 @@ class TextTable:
                 first = block[:block.find(b"\n")]
                 if self.is_header(first.rstrip(b"\r")):
                     block, number = block[len(first) + 1:], number + 1
-                # The first lines show how the numbers are written.
-                head = _lines_end(block, _LEARNING_LINES)
+                head = _learning_end(block)
                 yield from self._checked(block[:head], number, account)
                 block, number = block[head:], number + count_lines(block[:head])
             lines = count_lines(block)
@@ -123,9 +122,10 @@ class TextTable:
                 yield from self._parsed(block, lines, number, account)
             number += lines
 
-    def has_whole(self, name: str) -> bool:
-        """Whether all numbers of a column so far are written without a point."""
-        return self._scales[name] is None
+    @property
+    def has_whole_times(self) -> bool:
+        """Whether all times so far are written without a point."""
+        return self._scales["time"] is None
 
     def _parsed(self, block: bytes, lines: int, number: int, account: Account) -> Iterator[Rows]:
         columns = self._read(self._even(block), lines)
@@ -434,10 +434,10 @@ def _units(array: pa.Array, places: int) -> tuple[np.ndarray, np.ndarray]:
     return low.copy(), high != low >> 63
 
 
-def _lines_end(block: bytes, lines: int) -> int:
-    """Where the first `lines` lines of a block end."""
+def _learning_end(block: bytes) -> int:
+    """Where the first lines of a block end, which show how the numbers are written."""
     end = 0
-    for _ in range(lines):
+    for _ in range(_LEARNING_LINES):
         end = block.find(b"\n", end) + 1
         if end in (0, len(block)):
             return len(block)

@@ -12,11 +12,12 @@ from blkreel.analysis.charts.spec import Datum, Spec, finish, tooltip
 from blkreel.analysis.metrics.partials.alignment import BLOCK_BYTES
 from blkreel.analysis.metrics.partials.distributions import Distribution
 from blkreel.analysis.metrics.partials.timeline import Heat
-from blkreel.analysis.report.commands import path_of, table_command
+from blkreel.analysis.report.commands import path_of
 from blkreel.analysis.report.document import Entry
 from blkreel.analysis.report.workloads import Overview, interval_words, percent
 from blkreel.common import units
 
+_SIZES_COMMAND = "blkreel report RUN --format csv --chart sizes"
 _OPS = (("reads", "read"), ("writes", "write"))
 
 
@@ -39,9 +40,9 @@ def sizes(entry: Entry, id_: str, key: str | None) -> Chart | None:
     for row in rows:
         row["text"] = units.binary_size(row["bucket"])
     columns = (Column("size_up_to_bytes", "Up to", "block", formula="sizes by powers of two"),
-               Column("reads", "Reads", "count", recompute=table_command("sizes")),
+               Column("reads", "Reads", "count", recompute=_SIZES_COMMAND),
                Column("reads_share", "of reads", "share"),
-               Column("writes", "Writes", "count", recompute=table_command("sizes")),
+               Column("writes", "Writes", "count", recompute=_SIZES_COMMAND),
                Column("writes_share", "of writes", "share"))
     table = Table("I/Os by size", columns, tuple(_row(key, entry, "size_up_to_bytes", row) for row in rows))
     return Chart(id_, "Sizes", table, _bars(rows, "size up to", "share of the I/Os", "Sizes of reads and writes"),

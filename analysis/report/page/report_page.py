@@ -34,8 +34,8 @@ def page_of(document: Document, section: DocumentSection, drives_file: DrivesFil
         Section("beside", "Alone and beside the background", (beside_chart,) if beside_chart else ()),
         Section("compute", "Faster drive or faster processor", (curve,) if curve else ()),
         Section("figures", "Figures", tuple(metric_tables.by_class(entry)), (content["claim"],)),
-        Section("time", "Over time", tuple(over_time_charts(section, "", order))),
-        Section("latency", "Latency", tuple(latency_charts(section, "", order)),
+        Section("time", "Over time", tuple(over_time_charts(section, order))),
+        Section("latency", "Latency", tuple(latency_charts(section, order)),
                 ("A curve is faint where fewer than 10 I/Os lie beyond: too few for a percentile.",)),
         Section("honesty", "Replay fidelity", tuple([
             *lateness_tails(section.entries, "", order),

@@ -28,19 +28,18 @@ def section_charts(section: Section, prefix: str, order: list[str], drives_file:
         *workload_profile(entries, prefix), alignment(entries, f"{prefix}alignment")])
 
 
-def over_time_charts(section: Section, prefix: str, order: list[str]) -> list[Chart]:
+def over_time_charts(section: Section, order: list[str]) -> list[Chart]:
     """The charts over time of one run or trace."""
     entry = section.entries[0]
-    return _present([latency_over_time([entry], f"{prefix}latency-over-time", order),
-                     timeline([entry], f"{prefix}timeline", order), burst_bars([entry], f"{prefix}bursts", order),
-                     iops(entry, f"{prefix}iops"),
-                     efficiency([entry], f"{prefix}efficiency", order), endurance([entry], f"{prefix}endurance")])
+    return _present([latency_over_time([entry], "latency-over-time", order), timeline([entry], "timeline", order),
+                     burst_bars([entry], "bursts", order), iops(entry, "iops"),
+                     efficiency([entry], "efficiency", order), endurance([entry], "endurance")])
 
 
-def latency_charts(section: Section, prefix: str, order: list[str]) -> list[Chart]:
+def latency_charts(section: Section, order: list[str]) -> list[Chart]:
     """The latency charts of one run or trace."""
-    return _present([*latency_tails(section.entries, prefix, order),
-                     interference(section.document["entries"], f"{prefix}interference", order)])
+    return _present([*latency_tails(section.entries, "", order),
+                     interference(section.document["entries"], "interference", order)])
 
 
 def _present(charts: list[Chart | None]) -> list[Chart]:

@@ -60,11 +60,11 @@ def test_a_permutation(blocks, first_row, seed):
 
 @given(st.integers(1, 500), st.integers(0, 600), st.integers(0, 9))
 def test_random_writes(blocks, first_row, seed):
-    assert_is_the_rest(lambda row: with_replacement(1 << 20, 4096, "write", blocks * 4096, seed, row), first_row)
+    assert_is_the_rest(lambda row: with_replacement(1 << 20, 4096, blocks * 4096, seed, row), first_row)
 
 
 def test_no_two_batches_of_random_writes_are_alike():
-    block = joined(with_replacement(1 << 40, 4096, "write", 640 * 4096, 1))["offset_bytes"]
+    block = joined(with_replacement(1 << 40, 4096, 640 * 4096, 1))["offset_bytes"]
     assert len(np.unique(block)) == 640
 
 
@@ -72,5 +72,5 @@ def test_beginning_far_inside_takes_one_batch(monkeypatch):
     made = []
     generator = np.random.default_rng
     monkeypatch.setattr(np.random, "default_rng", lambda seed: made.append(seed) or generator(seed))
-    next(with_replacement(1 << 40, 4096, "write", 1 << 40, 1, (1 << 28) - 64))
+    next(with_replacement(1 << 40, 4096, 1 << 40, 1, (1 << 28) - 64))
     assert made == [[1, (1 << 28) // 64 - 1]]
