@@ -21,7 +21,6 @@ from blkreel.analysis.metrics.definitions.registry import figures
 from blkreel.analysis.metrics.partials.partial_file import MAGIC, VERSION, load
 from blkreel.analysis.report import drives_file
 from blkreel.analysis.report.page import brand
-from blkreel.benchmarks.benchmark_file import read_test
 from blkreel.benchmarks.recipe.recipe import load_recipe
 from blkreel.common.errors import BlkreelError
 from blkreel.replay.engine.engine import PLAN_COLUMNS
@@ -172,16 +171,3 @@ def test_the_seeds_of_the_plan_have_the_layout_of_a_plan():
     with open(seed, "rb") as file:
         rows = [block for block in BlockReader(file, "plan", PLAN_COLUMNS) if isinstance(block, Rows)]
     assert sum(block.count for block in rows) == 10
-
-
-@cases(100)
-@given(changes)
-def test_a_changed_test_json_is_refused_or_read(tmp_path_factory, changes):
-    directory = tmp_path_factory.getbasetemp() / "fuzz-test"
-    directory.mkdir(exist_ok=True)
-    text = b'{"version": 1, "steps": [{"id": "a", "status": "done", "directory": "steps/a"}], "test": "x", "seed": 1}'
-    (directory / "test.json").write_bytes(changed(text, changes))
-    try:
-        read_test(directory)
-    except BlkreelError as error:
-        assert str(directory) in str(error)

@@ -11,17 +11,13 @@ import subprocess
 import time
 from pathlib import Path
 
-import numpy as np
 import pytest
 from documents import valid_document
 from terminal import Terminal
 from waiting import wait_until
 
 from blkreel.capture.helper import HELPER, Nowhere
-from blkreel.capture.options import CaptureOptions
-from blkreel.capture.session import CaptureMonitor, run_capture
 from blkreel.traces.format.reader import open_trace
-from blkreel.traces.live import BUCKETS, buckets_of
 
 pytestmark = pytest.mark.kernel
 
@@ -194,30 +190,6 @@ def test_a_capture_on_a_terminal_shows_what_it_records(on_terminal, busy, tmp_pa
     assert terminal.wait() == 0
     assert terminal.is_sane()
     assert re.search(r"t\.parquet: [\d,]+ I/Os", terminal.text)
-
-
-def test_what_a_capture_tells_adds_up_to_its_ledger(busy, tmp_path):
-    class Monitor(CaptureMonitor):
-        told = []
-
-        def live(self, interval, drives, names):
-            self.told.append(interval)
-
-    result = run_capture(CaptureOptions(tmp_path / "t.parquet", [busy], duration_ns=2_000_000_000,
-                                        live_ns=300_000_000), Monitor())
-    assert len(Monitor.told) >= 4
-    counts = [interval.counts() for interval in Monitor.told]
-    assert sum(one.ops + one.unseen for one in counts) == sum(result.ios.values()) > 0
-    rows = open_trace(tmp_path / "t.parquet").table(["latency_ns", "tid"]).to_pandas()
-    seen = rows[rows.latency_ns >= 0]
-    buckets = np.bincount(buckets_of(seen.latency_ns.to_numpy()), minlength=BUCKETS)
-    assert np.array_equal(sum(one.buckets for one in counts), buckets)
-    assert sum(one.latency_ns for one in counts) == seen.latency_ns.sum()
-    threads = [thread for interval in Monitor.told for thread in interval.threads]
-    assert {thread[0]: sum(other[1] for other in threads if other[0] == thread[0]) for thread in threads} == (
-        seen.tid.value_counts().to_dict())
-    in_flight = sum(one.unseen for one in counts)
-    assert sum(one.bytes for one in counts) + 4096 * in_flight == result.bytes["read"]
 
 
 def test_a_terminal_that_is_shut_ends_a_capture_well(blkreel, busy, tmp_path):

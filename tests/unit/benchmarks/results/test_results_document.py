@@ -283,22 +283,6 @@ def rows_with(entry, key):
             yield from rows_with(value, key)
 
 
-@pytest.mark.parametrize("report", ["mixed-burst", "depths", "qd1", "cache", "consistency", "mixes", "trace"])
-def test_states_are_never_pooled(tmp_path, report):
-    """Two states are two results, not two repeats of one."""
-    test = MadeTest(tmp_path / "t", report)
-    for state, cost in (("client", MS), ("full", 9 * MS)):
-        for role, labels in ROLES[report]:
-            test.step(role, {**labels, "state": state}, closed_loop(3000, cost, op=1))
-    document = results_of(test.path)
-    assert list(document["figures"]["states"]) == ["client", "full"]
-    fast, slow = (json.dumps(each) for each in document["figures"]["states"].values())
-    assert fast != slow and '_smallest"' not in fast + slow
-    shown = " ".join(table["title"] for table in document["tables"]) + json.dumps(
-        [row.get("state") for table in document["tables"] for row in table["rows"]])
-    assert "client" in shown and "full" in shown
-
-
 def test_a_run_that_no_figure_is_of_counts_in_the_verdict(tmp_path):
     test = MadeTest(tmp_path / "t", "trim")
     test.step("refill", {}, closed_loop(10, MS, op=1), verdict=[reason("invalid", "5 I/Os failed")])

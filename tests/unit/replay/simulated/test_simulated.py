@@ -240,14 +240,6 @@ def test_a_killed_run_leaves_the_state_from_before(on_drive, a_plan, states):
     assert sorted(path.suffix for path in states.iterdir()) == [".json", ".lock"], "nothing half written"
 
 
-@pytest.mark.parametrize("text", ["", "{", '{"state": {}}', '{"state": {"clock_ns": "x"}, "saved_at_ns": 1}'])
-def test_a_damaged_state_is_none(states, text):
-    drive = find_target(SLC).simulated
-    simulated.save(drive, simulated.fresh(drive))
-    next(states.glob("*.json")).write_text(text)
-    assert simulated.load(drive) == simulated.fresh(drive)
-
-
 def test_a_state_that_cannot_be_kept_stops_the_run_before_it(on_drive, a_plan, monkeypatch, tmp_path):
     (tmp_path / "file").write_text("")
     monkeypatch.setenv("BLKREEL_STATE_DIR", str(tmp_path / "file"))

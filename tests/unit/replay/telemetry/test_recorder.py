@@ -83,16 +83,6 @@ def test_a_drive_is_sampled_before_during_and_after(nvme, sys_root, tmp_path):
     assert not (tmp_path / f".{FILE}.spool").exists()
 
 
-def test_a_sensor_that_dies_during_a_run_is_a_gap(nvme, sys_root, tmp_path):
-    source = sys_root / "class/hwmon/hwmon0/temp1_input"
-    account, found = record(nvme, tmp_path, sys_root=sys_root, seconds=1.3,
-                            during=lambda: (time.sleep(0.2), source.unlink()))
-    entry = found.sensors["temperature_c"]
-    assert entry["samples"] >= 1 and entry["missing"] is None
-    assert len(entry["gaps"]) == 1 and "No such file" in entry["notes"][0]
-    assert account["temperature_c"]["start"] == 41
-
-
 def test_foreign_io_of_a_run_has_its_time(nvme, sys_root, tmp_path):
     stat = nvme.disk_block / "stat"
 
