@@ -46,14 +46,13 @@ def last_sum(text):
     return int(count.replace(",", "")), read, written
 
 
-@pytest.mark.parametrize("columns, lines, encoding", [(60, 15, "latin-1"), (200, 50, "utf-8")])
-def test_the_sum_of_a_replays_view_is_its_account(replay, columns, lines, encoding):
-    terminal = replay(columns=columns, lines=lines, env={"PYTHONIOENCODING": encoding})
+def test_the_sum_of_a_replays_view_is_its_account(replay):
+    terminal = replay(columns=60, lines=15, env={"PYTHONIOENCODING": "latin-1"})
     terminal.wait_for(r"replaying, \d+:\d\d, \d+ %, \d+:\d\d left")
     terminal.wait_for(r"simulated drive +\d")
     terminal.wait_for(r"throughput +[\d.]+ MB/s +[_.\-=+*%#▁▂▃▄▅▆▇█]")
     # Of the characters that are not ASCII, latin-1 has only that of microseconds.
-    assert terminal.raw.replace("µ".encode("latin-1"), b"").isascii() == (encoding == "latin-1")
+    assert terminal.raw.replace("µ".encode("latin-1"), b"").isascii()
     assert terminal.wait() in (0, 3), terminal.text  # 3 on a busy machine
     assert terminal.is_sane()
     assert "3,000 I/Os" in unwrapped(terminal.text) and last_sum(terminal.text) == (3000, "24.6 MB", "24.6 MB")
@@ -105,17 +104,10 @@ def stop_and_continue(terminal, view):
     wait_until(lambda: terminal._read(0.1) or view in terminal.text[shown:])
 
 
-def test_ctrl_z_leaves_a_terminal_without_a_view(replay):
+def test_ctrl_z_and_a_signal_leave_a_sane_terminal_and_a_run(replay):
     terminal = replay("--pace", "x0.05")
     terminal.wait_for(r"simulated drive +\d")
     stop_and_continue(terminal, "so far")
-    terminal.press("\x03")
-    assert terminal.wait() == 3 and terminal.is_sane()
-
-
-def test_a_signal_leaves_a_sane_terminal_and_a_run(replay):
-    terminal = replay("--pace", "x0.05")
-    terminal.wait_for(r"simulated drive +\d")
     terminal.process.send_signal(signal.SIGTERM)
     assert terminal.wait() == 3 and terminal.is_sane()
     told, = re.findall(r"([\d,]+) of 3,000 I/Os", unwrapped(terminal.text))

@@ -12,11 +12,11 @@ from blkreel.traces.format.metadata_types import wrong_metadata
 from blkreel.traces.format.reader import open_trace
 
 pytestmark = pytest.mark.usefixtures("no_pictures")
-# One of each kind: missing, null, the ends of a type, an empty one, a name that is no UTF-8, another type, nested.
-VALUES = {"absent": ABSENT, "null": None, "largest": (1 << 63) - 1, "least": -1 << 63, "large": 1e308, "empty": "",
+# One of each kind: missing, null, the end of a type, a name that is no UTF-8, another type.
+VALUES = {"absent": ABSENT, "null": None, "largest": (1 << 63) - 1, "large": 1e308,
           "name": "\udcff\x1b", "list": [], "object": {}}
-MORE = {"negative": -1, "zero": 0, "text": "x", "true": True, "fraction": 1.5, "path": "../x", "null in it": [None],
-        "nested": [[[[5]]]], "objects": {"a": {"b": [None]}}}
+MORE = {"least": -1 << 63, "negative": -1, "zero": 0, "empty": "", "text": "x", "true": True, "fraction": 1.5,
+        "path": "../x", "null in it": [None], "nested": [[[[5]]]], "objects": {"a": {"b": [None]}}}
 REFUSED = {"too large": 1 << 63, "a list": [[[[5]]]], "an object": {"a": {"b": [None]}}, "true": True}
 DRIVE = "nil:64GiB,read_latency=90us,clock=virtual"
 # Commands refuse these with a message of their own, and would not reach the others.

@@ -277,7 +277,7 @@ def test_numbers_at_the_limits_are_rejected_or_valid(tmp_path, name):
     change()
 
 
-@by_text
+@by_kind_of_text
 def test_line_ends_and_byte_order_marks_change_nothing(tmp_path, name):
     plain, _ = imported(tmp_path, name, RECORDINGS[name])
     for data in (b"\xef\xbb\xbf" + RECORDINGS[name], RECORDINGS[name].replace(b"\n", b"\r\n"),
