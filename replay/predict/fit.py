@@ -30,13 +30,14 @@ _ROUNDS = 8
 _SEARCHED_FROM = 0.5
 _SIMULATIONS = 200
 _MIN_COMPARED = 50
-_AT_ONCE = 1.1
+_AT_ONCE = 1.1  # times what an I/O takes alone, up to which it waited for no other
 _MAX_CORRECTION = 2.0  # of a bandwidth or slowdown in one round
 _FLUSH = OPS["flush"]
 # Of the values that are searched: three latencies in ns, two bandwidths in bytes/s, the slowdown.
 _LEAST = np.array([MIN_LATENCY_NS] * 3 + [1e4] * 2 + [1.0])
 _MOST = np.array([60e9] * 3 + [1e12] * 2 + [MAX_SLOWDOWN])
 _OF_ALL = np.ones(len(_LEAST), bool)
+# Of writes, flushes and reads beside them.
 _OF_WRITES = np.array([False, True, True, False, True, True])
 _USUAL_CHANNELS = 32
 _LONG_BYTES = 256 << 10
