@@ -151,11 +151,16 @@ def removed(directory):
     return True
 
 
-@pytest.fixture
-def tracing_instance(require_root):
-    """The directory of a trace of the kernel's own, of this test alone."""
-    if not (TRACING / "instances").is_dir():
+@pytest.fixture(scope="session")
+def tracefs():
+    """Mounted if that is possible."""
+    if not os.geteuid() and not (TRACING / "instances").is_dir():
         subprocess.run(["mount", "-t", "tracefs", "nodev", TRACING], check=False)
+
+
+@pytest.fixture
+def tracing_instance(require_root, tracefs):
+    """The directory of a trace of the kernel's own, of this test alone."""
     if not (TRACING / "instances").is_dir():
         pytest.skip("needs the tracing directory: mount -t tracefs nodev /sys/kernel/tracing")
     instance = TRACING / "instances" / f"blkreel-test-{os.getpid()}"

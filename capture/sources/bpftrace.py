@@ -18,10 +18,12 @@ from blkreel.capture.namespaces import has_initial_pids
 from blkreel.common.command_line import AS_ROOT
 from blkreel.common.device import Drive
 from blkreel.common.errors import BlkreelError
+from blkreel.common.system import MOUNTS, mount_points
 from blkreel.traces.spool.spool import Spool
 
 from .bpftrace_events import EventLines
 from .decoded import DecodedSource, require
+from .tracefs import mounted_at
 
 SCRIPT = Path(__file__).with_name("blkreel.bt")
 _START_TIMEOUT_S = 120  # it compiles
@@ -34,11 +36,13 @@ _GATHER_S = 0.02  # larger chunks cost less
 _LOST = re.compile(rb"[Ll]ost (\d+) events")
 
 
-def probe(drives: list[Drive]) -> None:
+def probe(drives: list[Drive], mounts: Path = MOUNTS) -> None:
     """Raises BlkreelError if this source cannot run."""
     require("bpftrace", "bpftrace")
     if os.geteuid():
         raise BlkreelError("bpftrace needs root", AS_ROOT)
+    if not mount_points("debugfs", mounts):  # which has tracefs in it
+        mounted_at(mounts)
 
 
 class Bpftrace(DecodedSource):

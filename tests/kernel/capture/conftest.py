@@ -7,6 +7,11 @@ import pytest
 from waiting import wait_until
 
 
+@pytest.fixture(autouse=True, scope="session")
+def mounted(tracefs):
+    """For ftrace and bpftrace, whatever ran before."""
+
+
 @pytest.fixture
 def busy(loop_drive, program):
     """A drive that fio reads from until the test ends. It sleeps in between: with a rate it would spin."""

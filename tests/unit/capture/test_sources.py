@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from blkreel.capture.options import CaptureOptions
-from blkreel.capture.sources import SOURCES, candidates
+from blkreel.capture.sources import SOURCES, bpftrace, candidates
 from blkreel.capture.sources.bpftrace_events import EventLines
 from blkreel.capture.sources.tracefs import refuse_where_taken
 from blkreel.common.errors import BlkreelError, UsageError
@@ -35,6 +35,17 @@ def test_blktrace_is_refused_where_the_tracer_takes_its_events(tmp_path, tracer,
     mounts.write_text(f"proc /proc proc rw 0 0\nnodev {tmp_path}/a\\040b tracefs rw,relatime 0 0\n")
     with pytest.raises(BlkreelError, match="blktrace.*blk") if taken else nullcontext():
         refuse_where_taken(mounts)
+
+
+@pytest.mark.parametrize("mounted", ["", "tracefs", "debugfs"])
+def test_bpftrace_without_tracepoints_names_the_mount(tmp_path, monkeypatch, mounted):
+    """It says only that a tracepoint was not found."""
+    monkeypatch.setattr(bpftrace, "require", lambda *names: "bpftrace")
+    monkeypatch.setattr("os.geteuid", lambda: 0)
+    mounts = tmp_path / "mounts"
+    mounts.write_text(f"nodev /sys/kernel/x {mounted or 'proc'} rw 0 0\n")
+    with nullcontext() if mounted else pytest.raises(BlkreelError, match="tracefs is not mounted"):
+        bpftrace.probe([], mounts)
 
 
 def test_bpftrace_gives_a_split_its_second_part_in_the_byte_order_of_blktrace():
