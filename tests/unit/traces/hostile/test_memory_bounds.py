@@ -272,4 +272,4 @@ def test_threads_of_a_recorded_trace_are_within_the_limit():
     names = ("latency_ns", "queue_ns", "offset_bytes", "device", "status", "op")
     zeros = {name: np.zeros(count, "i8") for name in names}
     metrics.feed({**zeros, "submit_ns": rows, "length_bytes": np.full(count, 512), "tid": rows})
-    assert len(metrics.finish().threads.tids) == count
+    assert len(metrics.finish().threads.keys) == count
