@@ -143,13 +143,13 @@ def _bus(runs: Sequence[MeasuredRun], one_command: bool = False) -> tuple[float,
     if not len(latency_ns):
         return None
     per_byte = _slope(length_bytes, latency_ns)
-    of_gap_ns = 0.0
-    for _ in range(_BUS_ROUNDS if per_byte is None else 0):
-        if len(gap_ns) < _MIN_COMPARED:
-            return None
-        per_byte = float(np.median(np.maximum(gap_ns - of_gap_ns, 1) / of_bytes))
-        of_gap_ns = float(np.median(latency_ns - per_byte * length_bytes)) if one_command else 0.0
-    assert per_byte is not None
+    if per_byte is None and len(gap_ns) >= _MIN_COMPARED:
+        own_ns = 0.0
+        for _ in range(_BUS_ROUNDS if one_command else 1):
+            per_byte = float(np.median(np.maximum(gap_ns - own_ns, 1) / of_bytes))
+            own_ns = float(np.median(latency_ns - per_byte * length_bytes))
+    if per_byte is None:
+        return None
     return max(float(np.median(latency_ns - per_byte * length_bytes)), MIN_LATENCY_NS), 1e9 / per_byte
 
 
@@ -183,6 +183,8 @@ def _in_rounds(model: FittedModel, runs: Sequence[MeasuredRun], progress: Progre
     a drive that is a little too slow falls behind, which delays all that follows."""
     compared, step = _compared(runs, model, progress), 1.0
     for _ in range(_ROUNDS):
+        if not misfit_of(compared):  # as of runs without writes
+            break
         aim = copy.deepcopy(model)
         _correct(aim, compared)
         tried = _with_values(model, _values(model) + step * (_values(aim) - _values(model)), mask)

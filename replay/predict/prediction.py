@@ -150,7 +150,7 @@ def _own_writes(drive: SimulatedDrive, reads: int, writes: int) -> Iterator[str]
     """What the trace's own writes cost its reads, where the runs that the drive is fitted to do not show it."""
     limit = limit_of_fit(FittedReads(drive.fitted).account()) if drive.fitted else None
     if limit and reads and writes > _WRITES_LIMIT * reads:
-        yield f"load time and read p99 uncertain beside the {writes:,} writes of the trace: {limit}"
+        yield f"{limit}; the {writes:,} writes of the trace make its load time and read p99 uncertain"
 
 
 def checked(runs: Sequence[MeasuredRun], fitted: Sequence[FittedModel], progress: Progress) -> CheckedErrors:
