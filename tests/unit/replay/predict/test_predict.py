@@ -162,7 +162,7 @@ def test_reads_near_writes_do_not_spoil_what_others_take(runs_on, place, blkreel
     assert of_reads["load_time_ns"] == pytest.approx(measured.load_time_ns, rel=0.02)
     assert of_reads["read_p99_ns"] == pytest.approx(np.quantile(measured.latency_ns, 0.99), rel=0.05)
     assert not any("writes" in limit for limit in of_reads["limits"])
-    assert any(re.search("; the [0-9,]+ writes of the trace make its load time", limit) for limit in of_writes["limits"])
+    assert any(re.search("; the [0-9,]+ writes of the trace make ", limit) for limit in of_writes["limits"])
 
 
 def test_a_drive_of_one_command_that_is_never_idle_is_fitted(runs_on):
@@ -180,7 +180,7 @@ def test_few_ios_that_take_long_leave_the_mean_and_the_p99_as_they_are():
     """2 of 1,000 take 36 times as long. All from 99 to 99.9 % would take up to that, by quantiles at these shares."""
     factors = np.where(np.arange(5000) < 10, 36.0, 1.0)
     spread = fit._nearest_spread(factors)
-    assert (np.diff(spread) >= 0).all() and spread[-1] == 36
+    assert (np.diff(spread) >= 0).all() and spread[-1] == pytest.approx(36)
     assert np.interp((np.arange(5000) + 0.5) / 5000, SPREAD_SHARES, spread).mean() == pytest.approx(1.07, rel=0.01)
     assert spread[SPREAD_SHARES.index(0.99)] == pytest.approx(1, rel=0.02)
 
