@@ -1,4 +1,5 @@
-"""What writes cost reads on a fitted drive: the keys that runs beside a background show.
+"""What writes cost reads on a fitted drive: the keys that runs beside a background, or with many writes of their own,
+show.
 
 A drive shares its link between both directions, a read waits for programs on its die, a simple drive does one command
 after the other, or reads just take longer beside writes. Each cause gives the latencies of reads another distribution:
@@ -115,15 +116,15 @@ def _distance(simulated: np.ndarray | None, measured: np.ndarray) -> float:
 
 
 def loads_of(runs: Sequence[MeasuredRun], progress: Progress) -> list[ContendedLoad]:
-    """The runs beside a background, those of one load beside the same background together."""
+    """The runs with many writes, those of one load beside the same background together."""
     beside = defaultdict(list)
     for run in runs:
-        if run.has_background:
+        if run.has_contention:
             backgrounds = ((background.spec, background.phase, background.lead_ns)
                            for background in run.account.background)
             beside[run.workload, *backgrounds].append(run)
-    return [ContendedLoad(same, [run for run in runs if not run.has_background and run.workload == same[0].workload],
-                          progress) for same in beside.values()]
+    return [ContendedLoad(same, [run for run in runs if same[0].has_background and not run.has_background
+                                 and run.workload == same[0].workload], progress) for same in beside.values()]
 
 
 @dataclass(frozen=True)
@@ -140,16 +141,19 @@ def contention_fits(model: FittedModel, runs: Sequence[MeasuredRun], progress: P
                     worse_alone: Callable[[FittedModel], float]) -> list[Fit]:
     """The model with each cause of contention that was searched, best first. Latency and bandwidth of reads stay.
 
-    worse_alone: what a model adds to the misfit of the runs without a background, which have no say in it otherwise.
+    worse_alone: what a model adds to the misfit of the runs with few writes, which have no say in it otherwise.
     """
     loads = loads_of(runs, progress)
     writes = [run for run in runs if run.has_background]
-    rates = np.concatenate([run.length_bytes[run.op == WRITE] / np.maximum(run.latency_ns[run.op == WRITE], 1)
-                            for run in writes])
-    fastest_write = 1e9 * float(np.quantile(rates, 0.75)) if len(rates) else 1e9
-    latency = [*model.latency_ns]
-    latency[WRITE] = _SHORT_WRITE_NS
-    base = replace(model, latency_ns=latency)
+    base, fastest_write = model, model.bandwidth[WRITE]
+    if writes:
+        rates = np.concatenate([run.length_bytes[run.op == WRITE] / np.maximum(run.latency_ns[run.op == WRITE], 1)
+                                for run in writes])
+        fastest_write = 1e9 * float(np.quantile(rates, 0.75)) if len(rates) else 1e9
+    if not any(run.has_contention and not run.has_background for run in runs):
+        latency = [*model.latency_ns]
+        latency[WRITE] = _SHORT_WRITE_NS
+        base = replace(model, latency_ns=latency)
 
     def fit_of(cause: str, base: FittedModel, values: Values) -> Fit:
         at = with_values(base, values)

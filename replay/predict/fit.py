@@ -39,6 +39,7 @@ _MOST = np.array([60e9] * 3 + [1e12] * 2 + [MAX_SLOWDOWN])
 _OF_ALL = np.ones(len(_LEAST), bool)
 # Of writes, flushes and reads beside them.
 _OF_WRITES = np.array([False, True, True, False, True, True])
+_OF_WRITES_ALONE = np.array([False, True, True, False, True, False])
 _USUAL_CHANNELS = 32
 _LONG_BYTES = 256 << 10
 _BUS_ROUNDS = 10
@@ -49,12 +50,14 @@ _AS_GOOD, _AS_GOOD_FACTOR = 0.02, 1.25
 def fit_drives(runs: Sequence[MeasuredRun], progress: Progress) -> list[FittedModel]:
     """The model that explains the runs best, and others that explain them as well: what the runs leave open.
 
-    runs: of one drive. What reads take alone is fitted to the runs without a background, if there are any; then what
-    they take beside writes to those with one. Raises TraceError if the I/Os of a run cannot be simulated.
+    runs: of one drive. What reads take alone is fitted to the runs with few writes, if there are any; then what they
+    take beside writes to the others. Raises TraceError if the I/Os of a run cannot be simulated.
     """
-    quiet = [run for run in runs if not run.has_background]
+    quiet = [run for run in runs if not run.has_contention]
     models = _fitted(quiet or runs, progress)
     if quiet and len(quiet) < len(runs):
+        own = [run for run in runs if run.has_contention and not run.has_background]
+        models = [_with_own_writes(model, own, progress) for model in models]
         fits = [fit for model in models
                 for fit in contention_fits(model, runs, progress, _worse_alone(model, quiet, progress))]
         least = min(fit.misfit for fit in fits)
@@ -68,7 +71,7 @@ def fit_drives(runs: Sequence[MeasuredRun], progress: Progress) -> list[FittedMo
 
 def _worse_alone(model: FittedModel, quiet: Sequence[MeasuredRun], progress: Progress
                  ) -> Callable[[FittedModel], float]:
-    """How much worse the channels and commands of another model explain the runs without a background."""
+    """How much worse the channels and commands of another model explain the runs with few writes."""
     usual = _compared(quiet, model, progress).misfit
 
     @cache
@@ -175,6 +178,11 @@ def _with_writes(model: FittedModel, runs: Sequence[MeasuredRun], progress: Prog
     """The model with other writes, flushes and reads beside them."""
     model, compared = _in_rounds(model, runs, progress, _OF_WRITES, lambda compared: compared.write_misfit)
     return model if compared.write_misfit <= _SEARCHED_FROM else _searched([model], runs, progress, _OF_WRITES)
+
+
+def _with_own_writes(model: FittedModel, own: Sequence[MeasuredRun], progress: Progress) -> FittedModel:
+    """The model with writes and flushes of runs that have many of their own. Reads beside these are fitted later."""
+    return _in_rounds(model, own, progress, _OF_WRITES_ALONE, lambda compared: compared.write_misfit)[0] if own else model
 
 
 def _in_rounds(model: FittedModel, runs: Sequence[MeasuredRun], progress: Progress, mask: np.ndarray,

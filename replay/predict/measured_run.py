@@ -40,6 +40,8 @@ from .model import MIN_LATENCY_NS
 
 # Fewer reads have no p99.
 MIN_READS = 100
+# Writes for each read up to which what they cost reads changes little.
+_WRITES_LIMIT = 0.05
 # A drive programs what it has acknowledged, and cleans up, for some time after a write.
 _SETTLES_NS = 500_000_000
 _LARGEST_DRIVE_BYTES = 1 << 53
@@ -75,6 +77,11 @@ class MeasuredRun(Ios):
     @property
     def has_background(self) -> bool:
         return bool(self.account.background)
+
+    @property
+    def has_contention(self) -> bool:
+        """Whether writes, of a background or its own, are enough to change what its reads take."""
+        return self.has_background or many_writes(int((self.op == READ).sum()), int((self.op == WRITE).sum()))
 
     @property
     def workload(self) -> str:
@@ -163,6 +170,11 @@ def read_run(path: str) -> MeasuredRun:
     return MeasuredRun(op, columns["length_bytes"], submit_ns, latency_ns, trace, trace.account, row,
                        beside_write(op, submit_ns, latency_ns),
                        _beside(op != READ, submit_ns, latency_ns + _SETTLES_NS))
+
+
+def many_writes(reads: int, writes: int) -> bool:
+    """Whether the writes of a trace are so many that its reads depend on what they cost."""
+    return reads > 0 and writes > _WRITES_LIMIT * reads
 
 
 def _at_drive(latency_ns: np.ndarray, turnaround_ns: int) -> np.ndarray:

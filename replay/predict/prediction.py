@@ -30,12 +30,11 @@ from blkreel.traces.format.trace import Trace
 from blkreel.traces.samples import called
 
 from .fit import fit_drives
-from .measured_run import MeasuredRun, repeated_load_time, simulated_latencies
+from .measured_run import MeasuredRun, many_writes, repeated_load_time, simulated_latencies
 from .model import FittedModel
 
 _P99 = (99, 100)
 _DECIDED = 1.25  # highest over lowest prediction up to which a slowdown is stated
-_WRITES_LIMIT = 0.05  # writes per read up to which what they cost reads changes little
 _UNUSED_QUEUE = QueueModel((1.0,) * 5, (0.0, 0.0), 1)  # completions are given
 
 
@@ -149,7 +148,7 @@ def predict(trace: Trace, drive: SimulatedDrive, device: int | None, progress: P
 def _own_writes(drive: SimulatedDrive, reads: int, writes: int) -> Iterator[str]:
     """What the trace's own writes cost its reads, where the runs that the drive is fitted to do not show it."""
     limit = limit_of_fit(FittedReads(drive.fitted).account()) if drive.fitted else None
-    if limit and reads and writes > _WRITES_LIMIT * reads:
+    if limit and many_writes(reads, writes):
         yield f"{limit}; the {writes:,} writes of the trace make its load time and read p99 uncertain"
 
 
@@ -206,8 +205,8 @@ def file_text(runs: Sequence[MeasuredRun], words: Mapping[str, str], drive: Mapp
 
 
 def _reads_beside(runs: Sequence[MeasuredRun]) -> dict[str, int]:
-    """Sizes of the reads beside backgrounds, without the least and the largest 1 %."""
-    sizes = [run.length_bytes[run.op == READ] for run in runs if run.has_background]
+    """Sizes of the reads of runs with many writes, without the least and the largest 1 %."""
+    sizes = [run.length_bytes[run.op == READ] for run in runs if run.has_contention]
     if not sizes:
         return {}
     least, largest = np.quantile(np.concatenate(sizes), (0.01, 0.99), method="nearest")

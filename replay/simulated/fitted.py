@@ -46,7 +46,7 @@ class FittedReads:
 def limit_of_fit(account: FittedAccount) -> str | None:
     """Why the runs do not show what writes cost any reads; None if they do."""
     if account["reads_from_bytes"] is None or account["reads_to_bytes"] is None:
-        return "slowdown by writes unknown: the drive was fitted to runs without a background"
+        return "slowdown by writes unknown: the drive was fitted to runs with few writes"
     if account["is_open"]:
         return "slowdown by writes uncertain: several models explain the runs that the drive was fitted to"
     return None
