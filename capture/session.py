@@ -53,7 +53,7 @@ from .volumes import loops_on, volumes_from
 from .workload_io import ProcessEnd, WorkloadSelection, cgroup_directory, processes_from, refuse_contradictions
 
 _TICK_S = 0.25
-_ATTACH_TIMEOUT_S = 60
+_ATTACH_TIMEOUT_S = 300  # the kernel verifies them: over a minute in a busy virtual machine
 
 
 @dataclass(frozen=True)
@@ -374,7 +374,8 @@ class _Session:
         deadline = time.monotonic() + _ATTACH_TIMEOUT_S
         while not (source.attached or source.error or self.interrupted):
             if time.monotonic() > deadline:
-                raise BlkreelError("the capture helper does not attach its programs", "see: blkreel doctor")
+                raise BlkreelError(f"the capture helper did not attach its programs within {_ATTACH_TIMEOUT_S} s",
+                                   "see: blkreel doctor")
             self._wait_for_change(_TICK_S)
         if not (source.attached or source.error):
             raise BlkreelError("the capture was interrupted before it began")

@@ -26,7 +26,7 @@ from .decoded import DecodedSource, require
 from .tracefs import enable_of, refuse_where_taken, trace_to_any_end
 
 _BUFFER_KIB = 512
-_START_TIMEOUT_S = 10
+_START_TIMEOUT_S = 60
 _END_TIMEOUT_S = 60
 _PR_SET_PDEATHSIG = 1
 _DROPPED = re.compile(r"\(dropped (\d+)\)")
@@ -128,7 +128,8 @@ class Blktrace(DecodedSource):
                     len(list(threads.iterdir())) > len(os.sched_getaffinity(0)):
                 break
             if time.monotonic() > deadline:
-                raise BlkreelError("blktrace does not begin", "see: dmesg | tail, or take --source ftrace")
+                raise BlkreelError(f"blktrace did not begin within {_START_TIMEOUT_S} s",
+                                   "see: dmesg | tail, or take --source ftrace")
             time.sleep(0.01)
         time.sleep(0.1)  # its last call before tracing begins cannot be observed
         if "failed" in self._read_output().lower():
