@@ -110,8 +110,9 @@ class HostCounts(TypedDict):
 class FittedFacts(TypedDict, total=False):
     """Facts in the file of a fitted drive about its runs.
 
-    reads_from_bytes, reads_to_bytes: sizes of the reads beside the backgrounds of the runs; missing if no run had
-    one. slowdown_by_writes_open: runs whose slowdown the runs leave open.
+    reads_from_bytes, reads_to_bytes: sizes of the reads of the runs with many writes, their own or a background's;
+    missing if no run had them. written_bytes: the most that a run wrote. slowdown_by_writes_open: runs whose slowdown
+    the runs leave open.
     """
 
     drive: str
@@ -125,6 +126,7 @@ class FittedFacts(TypedDict, total=False):
     slowdown_by_writes_open: int
     reads_from_bytes: int
     reads_to_bytes: int
+    written_bytes: int
     version: str
 
 

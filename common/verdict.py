@@ -58,7 +58,8 @@ CODES = {
     "computing_unknown": "a dependent replay took less time than threads of the captured command computed meanwhile",
     "compute_scaled": "computing times were divided (--compute)",
     "background_slow": "a background (--background) wrote less than 95 % of the bytes due, or none were due",
-    "slowdown_not_fitted": "the simulated drive was fitted to runs that do not show what writes cost these reads",
+    "slowdown_not_fitted": "the simulated drive was fitted to runs that do not show what writes cost these reads, "
+                           "or wrote less than half as much (D)",
     "hazards": "I/Os on the same blocks were in flight together, unlike in the trace",
     "lost_events": "the capture lost events",
     "incomplete_capture": "the capture ended early, the kernel counted other I/Os, or I/Os completed whose issue was "

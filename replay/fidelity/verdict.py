@@ -170,7 +170,7 @@ def _qualified(run: Run) -> Iterator[Reason]:
         elif share is None and not reached_bytes_s and not background.outstanding_share and not run.partial:
             yield reason("background_slow", "qualified", f"background {background.spec} had nothing due and nothing in "
                          "flight while the trace was replayed", None, 0, BACKGROUND_LIMIT)
-    yield from _not_fitted(run.fitted)
+    yield from _not_fitted(run.fitted, run.written_bytes or 0)
     yield from _pace(run)
     yield from of_dependencies(run)
     if run.hazards:
@@ -218,11 +218,11 @@ def _qualified(run: Run) -> Iterator[Reason]:
     yield from emulated.reasons(run.emulated)
 
 
-def _not_fitted(fitted: FittedAccount | None) -> Iterator[Reason]:
+def _not_fitted(fitted: FittedAccount | None, written_bytes: int) -> Iterator[Reason]:
     if fitted is None or not fitted["read_bytes"]:
         return
     share = fitted["other_bytes"] / fitted["read_bytes"]
-    if limit := limit_of_fit(fitted):
+    if limit := limit_of_fit(fitted, written_bytes):
         yield reason("slowdown_not_fitted", "qualified", limit, "slowdown_by_writes")
     elif share > NOT_FITTED_LIMIT:
         least, most = cast(tuple[int, int], (fitted["reads_from_bytes"], fitted["reads_to_bytes"]))

@@ -121,9 +121,11 @@ def predict(trace: Trace, drive: SimulatedDrive, device: int | None, progress: P
     if compute is not None:
         pace = with_compute(pace, compute)
     plan = plan_trace(trace, target, pace=pace, idle=ALL_IDLE, prefill=False, device=device)
-    span, metrics, counts = RunSpan(), QueueMetrics(), PlannedCounts()
+    span, metrics, counts, written_bytes = RunSpan(), QueueMetrics(), PlannedCounts(), 0
 
     def take(rows: Batch) -> None:
+        nonlocal written_bytes
+        written_bytes += int(rows["length_bytes"][rows["op"] == WRITE].sum())
         span.add(rows)
         order = np.argsort(rows["submit_ns"], kind="stable")
         submit_ns, op, length_bytes, complete_ns = (
@@ -142,12 +144,12 @@ def predict(trace: Trace, drive: SimulatedDrive, device: int | None, progress: P
                       span.load_time_ns - least["load_time_ns"] if least else None,
                       metrics.percentile_ns(READ, *_P99) if metrics.count(READ) else None, metrics.count(READ),
                       (*(limit["text"] for limit in of_dependencies(run)),
-                       *_own_writes(drive, metrics.count(READ), metrics.count(WRITE))))
+                       *_own_writes(drive, metrics.count(READ), metrics.count(WRITE), written_bytes)))
 
 
-def _own_writes(drive: SimulatedDrive, reads: int, writes: int) -> Iterator[str]:
+def _own_writes(drive: SimulatedDrive, reads: int, writes: int, written_bytes: int) -> Iterator[str]:
     """What the trace's own writes cost its reads, where the runs that the drive is fitted to do not show it."""
-    limit = limit_of_fit(FittedReads(drive.fitted).account()) if drive.fitted else None
+    limit = limit_of_fit(FittedReads(drive.fitted).account(), written_bytes) if drive.fitted else None
     if limit and many_writes(reads, writes):
         yield f"{limit}; the {writes:,} writes of the trace make its load time and read p99 uncertain"
 
@@ -199,18 +201,20 @@ def file_text(runs: Sequence[MeasuredRun], words: Mapping[str, str], drive: Mapp
              f"size = {_toml(str(drive['size_bytes']))}",
              *(f"{key} = {_toml(word)}" for key, word in words.items()), "",
              "# *_error: the largest error of a prediction, as a share. held_out: of traces that were not fitted.",
-             "# reads_*_bytes: sizes of the reads beside writes. *_open: runs whose slowdown the runs leave open.",
+             "# reads_*_bytes: sizes of the reads beside writes. written_bytes: the most that a run wrote.",
+             "# *_open: runs whose slowdown the runs leave open.",
              f"[{FITTED}]", *(f"{key} = {_toml(value)}" for key, value in facts.items())]
     return "\n".join(lines) + "\n"
 
 
 def _reads_beside(runs: Sequence[MeasuredRun]) -> dict[str, int]:
-    """Sizes of the reads of runs with many writes, without the least and the largest 1 %."""
+    """Sizes of the reads of runs with many writes, without the least and the largest 1 %, and what a run wrote."""
     sizes = [run.length_bytes[run.op == READ] for run in runs if run.has_contention]
     if not sizes:
         return {}
     least, largest = np.quantile(np.concatenate(sizes), (0.01, 0.99), method="nearest")
-    return {"reads_from_bytes": int(least), "reads_to_bytes": int(largest)}
+    return {"reads_from_bytes": int(least), "reads_to_bytes": int(largest),
+            "written_bytes": max(int(run.length_bytes[run.op == WRITE].sum()) for run in runs)}
 
 
 def _toml(value: str | bool | int | float) -> str:

@@ -7,9 +7,12 @@ import numpy as np
 from blkreel.common.emulated import FittedFacts
 from blkreel.common.errors import UsageError
 from blkreel.common.files.typed_document import mismatch
+from blkreel.common.units import size
 from blkreel.traces.format.metadata_types import FittedAccount
 from blkreel.traces.format.schema import OPS
 
+# Times what a fitted run wrote at most, up to which a write cache is as full as in the runs.
+_MORE_WRITTEN = 2
 # The table of the file.
 FITTED = "fitted"
 
@@ -29,6 +32,7 @@ class FittedReads:
 
     def __init__(self, facts: FittedFacts):
         self._from_bytes, self._to_bytes = facts.get("reads_from_bytes"), facts.get("reads_to_bytes")
+        self._written_bytes = facts.get("written_bytes")
         self._is_open = bool(facts.get("slowdown_by_writes_open"))
         self._read_bytes = self._other_bytes = 0
 
@@ -40,13 +44,18 @@ class FittedReads:
 
     def account(self) -> FittedAccount:
         return FittedAccount(reads_from_bytes=self._from_bytes, reads_to_bytes=self._to_bytes, is_open=self._is_open,
-                             read_bytes=self._read_bytes, other_bytes=self._other_bytes)
+                             read_bytes=self._read_bytes, other_bytes=self._other_bytes,
+                             fitted_written_bytes=self._written_bytes)
 
 
-def limit_of_fit(account: FittedAccount) -> str | None:
-    """Why the runs do not show what writes cost any reads; None if they do."""
+def limit_of_fit(account: FittedAccount, written_bytes: int = 0) -> str | None:
+    """Why the runs do not show what this many bytes of writes cost any reads; None if they do."""
     if account["reads_from_bytes"] is None or account["reads_to_bytes"] is None:
         return "slowdown by writes unknown: the drive was fitted to runs with few writes"
     if account["is_open"]:
         return "slowdown by writes uncertain: several models explain the runs that the drive was fitted to"
+    most_bytes = account.get("fitted_written_bytes")
+    if most_bytes is not None and written_bytes > _MORE_WRITTEN * most_bytes:
+        return (f"slowdown by writes uncertain: {size(written_bytes)} are written, and runs that the drive was fitted "
+                f"to wrote {size(most_bytes)}: a write cache that is full then is not fitted")
     return None

@@ -490,13 +490,14 @@ class Environment:
 
 class FittedAccount(TypedDict):
     """Of the reads of a run beside a background. read_bytes, other_bytes: of all reads, and of those of sizes that were
-    not fitted."""
+    not fitted. fitted_written_bytes: the most that a fitted run wrote."""
 
     reads_from_bytes: int | None
     reads_to_bytes: int | None
     is_open: bool
     read_bytes: int
     other_bytes: int
+    fitted_written_bytes: NotRequired[int | None]
 
 
 @record_type
