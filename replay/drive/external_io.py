@@ -5,7 +5,8 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 
 from blkreel.common.device import SYS, multipath_paths
-from blkreel.common.system import text_in
+from blkreel.common.system import integer_in, text_in
+from blkreel.traces.format.metadata_types import ArrayUse
 
 from .target import Target
 
@@ -49,6 +50,24 @@ def beside(disk: Path, own: Sequence[Path] = ()) -> list[Path]:
         if (block / "partition").exists():
             others |= {entry.parent for entry in block.parent.glob("*/partition")}
     return sorted(others.difference(*map(_stack, [disk, *own])))
+
+
+def arrays_at_work(target: Target) -> list[ArrayUse]:
+    """md arrays of which the target has a part, or which share a drive with it, that lack drives or copy between them.
+
+    The kernel counts these copies on the drives only, among the I/Os of the array itself.
+    """
+    if target.disk_block is None:
+        return []
+    return [use for block in [*_stack(target.disk_block), *beside(target.disk_block)]
+            if (use := array_use(block))["action"] or use["missing_drives"]]
+
+
+def array_use(block: Path) -> ArrayUse:
+    """action, missing_drives: "" and 0 of any other drive, and of an array without redundancy."""
+    action = text_in(block / "md/sync_action")
+    return {"name": block.name, "action": "" if action in ("idle", "frozen") else action,
+            "missing_drives": integer_in(block / "md/degraded")}
 
 
 def _stack(disk: Path) -> list[Path]:

@@ -75,6 +75,9 @@ def _invalid(run: Run) -> Iterator[Reason]:
     if run.foreign_ios:
         yield reason("external_io", "invalid", f"{run.foreign_ios:,} external I/Os on the drive", None,
                      run.foreign_ios, 0)
+    for name, action in {use["name"]: use["action"] for use in run.arrays if use["action"]}.items():
+        yield reason("array_copies", "invalid", f"{name} copied data between its drives ({action}): wait until it is done "
+                     f"(mdadm --wait /dev/{name})")
     if run.page_cache:
         yield reason("page_cache", "invalid",
                      "I/O through the page cache: attach the image with losetup --direct-io=on")
@@ -214,6 +217,8 @@ def _qualified(run: Run) -> Iterator[Reason]:
         why = ("the run was not ended in order" if run.partial and run.drive.get("kind") != "file" else
                "the kernel has no count for this kind of target, or its iostats are switched off")
         yield reason("external_io_unknown", "qualified", f"external I/O not counted: {why}")
+    for name, missing in {use["name"]: use["missing_drives"] for use in run.arrays if use["missing_drives"]}.items():
+        yield reason("array_incomplete", "qualified", f"{name} lacked {counted(missing, 'drive')}", None, missing, 0)
     yield from health.qualified(run.telemetry)
     yield from emulated.reasons(run.emulated)
 

@@ -11,6 +11,7 @@ from blkreel.replay.drive import state as drive_state
 from blkreel.replay.drive.claim import held_targets
 from blkreel.replay.plan.plan import DrivePlan
 from blkreel.replay.telemetry.sensors.sysfs import link_of
+from blkreel.traces.format.metadata_types import ArrayUse
 from blkreel.traces.format.schema import WRITES, ZONE_MANAGEMENT
 
 from .records import IoTotals
@@ -36,6 +37,7 @@ class RunDrive:
         self._before: external_io.DiskCount | None = None
         self._after: external_io.DiskCount | None = None
         self.emulated: list[EmulatedUse] = []
+        self.arrays: list[ArrayUse] = []
 
     def is_prepared(self, required: Callable[[], dict[str, Any] | None]) -> bool:
         """Whether the state `trace` wrote all blocks that this plan reads.
@@ -56,10 +58,12 @@ class RunDrive:
     def begin(self) -> None:
         self._emulated_uses = EmulatedUses([self._plan.target.drive.backing_file])
         self._before = external_io.count_around(self._plan.target, held_targets())
+        self.arrays = external_io.arrays_at_work(self._plan.target)
 
     def end(self) -> None:
         self._after = external_io.count_around(self._plan.target, held_targets())
         self.emulated = self._emulated_uses.end()
+        self.arrays += [use for use in external_io.arrays_at_work(self._plan.target) if use not in self.arrays]
 
     def count_external(self, issued: IoTotals) -> None:
         """Compare the kernel's counters of begin() and end() with the issued I/Os."""

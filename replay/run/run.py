@@ -438,6 +438,7 @@ class _Run:
                 records.span.wall_ns, self._zero_latency["load_time_ns"] if self._zero_latency else None),
             "engine": {name: totals.get(name) for name in _ENGINE_TOTALS},
             "foreign_ios": sum_or_none(drive.external_ios for drive in self._drives),
+            "arrays": [use for drive in self._drives for use in drive.arrays],
             "emulated": [use for drive in self._drives for use in drive.emulated],
             "page_cache": any(uses_page_cache(target) for target in plan.targets),
             "telemetry": self._recorder.account(),

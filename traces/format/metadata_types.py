@@ -79,6 +79,15 @@ class PcieLink(TypedDict, total=False):
     best_width: float | None
 
 
+class ArrayUse(TypedDict):
+    """Of an md array, at the start or the end of a run. action: what it copies between its drives for, such as resync;
+    "" for nothing. missing_drives: how many it lacks."""
+
+    name: str
+    action: str
+    missing_drives: int
+
+
 class RunDrive(TypedDict, total=False):
     name: Required[str]
     model: str
@@ -558,6 +567,7 @@ class Run:
     host_effect: OrEmpty[HostEffect] = HostEffect()  # null of a killed run and on a virtual clock
     engine: dict[str, Any] = field(default_factory=dict)
     foreign_ios: int | None = None  # external I/O
+    arrays: OrEmpty[list[ArrayUse]] = field(default_factory=list)  # that were not idle and complete
     page_cache: bool = False
     emulated: OrEmpty[list[EmulatedUse]] = field(default_factory=list)  # of the drives that are emulated
     telemetry: OrEmpty[Telemetry] = Telemetry()

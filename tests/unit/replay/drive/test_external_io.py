@@ -1,8 +1,10 @@
 """The kernel's counters of a drive."""
 
+from types import SimpleNamespace
+
 import pytest
 
-from blkreel.replay.drive.external_io import DiskCount, beside, count_of_disk
+from blkreel.replay.drive.external_io import DiskCount, arrays_at_work, beside, count_of_disk
 
 
 @pytest.fixture
@@ -51,3 +53,19 @@ def test_what_shares_a_drive_with_a_volume(tmp_path):
     assert beside(thin) == [other_thin, home, disk / "sda1", disk / "sda2"]
     assert beside(thin, [other_thin]) == [home, disk / "sda1", disk / "sda2"], "in one run"
     assert beside(disk) == []
+
+
+def test_an_array_that_copies_or_lacks_drives(tmp_path):
+    """No counter of the array has the I/O of a resync: a replay during one was valid."""
+    def array(name, action, degraded):
+        (tmp_path / name / "md").mkdir(parents=True)
+        (tmp_path / name / "md/sync_action").write_text(f"{action}\n")
+        (tmp_path / name / "md/degraded").write_text(f"{degraded}\n")
+
+    for name, action, degraded in (("md0", "idle", 0), ("md1", "check", 0), ("md2", "frozen", 1)):
+        array(name, action, degraded)
+        (tmp_path / "dm-0/slaves").mkdir(parents=True, exist_ok=True)
+        (tmp_path / "dm-0/slaves" / name).symlink_to(tmp_path / name)
+    assert arrays_at_work(SimpleNamespace(disk_block=tmp_path / "dm-0")) == [
+        {"name": "md1", "action": "check", "missing_drives": 0}, {"name": "md2", "action": "", "missing_drives": 1}]
+    assert arrays_at_work(SimpleNamespace(disk_block=None)) == []
