@@ -1,7 +1,7 @@
 """External I/O on a target: the kernel's count minus the workload's I/Os."""
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 
 from blkreel.common.device import SYS, multipath_paths
@@ -17,13 +17,15 @@ _READ_IOS, _READ_SECTORS, _WRITE_IOS, _WRITE_SECTORS, _DISCARD_SECTORS = 0, 2, 4
 
 @dataclass(frozen=True)
 class DiskCount:
-    """The kernel's counts of a drive since it was attached. discard_bytes: 0 before Linux 4.18."""
+    """The kernel's counts of a drive since it was attached. discard_bytes: 0 before Linux 4.18. target_ios: reads and
+    writes of the target alone, in a count of what is around it."""
 
     read_ios: int
     read_bytes: int
     write_ios: int
     write_bytes: int
     discard_bytes: int = 0
+    target_ios: int | None = None
 
 
 def count_of(target: Target) -> DiskCount | None:
@@ -37,8 +39,9 @@ def count_around(target: Target, own: Iterable[Target]) -> DiskCount | None:
     if target.disk_block is None:
         return None
     blocks = beside(target.disk_block, [of_run.disk_block for of_run in own if of_run.disk_block])
-    others = [read_count(block / "stat") for block in blocks]
-    return _sum([count_of_disk(target.disk_block), *others])
+    alone = count_of_disk(target.disk_block)
+    around = _sum([alone, *(read_count(block / "stat") for block in blocks)])
+    return alone and around and replace(around, target_ios=alone.read_ios + alone.write_ios)
 
 
 def beside(disk: Path, own: Sequence[Path] = ()) -> list[Path]:
@@ -84,11 +87,11 @@ def count_of_disk(disk: Path, block_root: Path = SYS / "class/block") -> DiskCou
 
 
 def _sum(counts: list[DiskCount | None]) -> DiskCount | None:
-    """None if any of them is unknown."""
+    """Of all but target_ios. None if any of them is unknown."""
     readable = [count for count in counts if count is not None]
     if len(readable) < len(counts):
         return None
-    return DiskCount(*(sum(getattr(count, field.name) for count in readable) for field in fields(DiskCount)))
+    return DiskCount(*(sum(getattr(count, field.name) for count in readable) for field in fields(DiskCount)[:-1]))
 
 
 def read_count(path: Path) -> DiskCount | None:
@@ -103,13 +106,16 @@ def read_count(path: Path) -> DiskCount | None:
 
 def foreign_ios(before: DiskCount | None, after: DiskCount | None, *, read_ios: int, read_bytes: int,
                 write_ios: int, write_bytes: int) -> int | None:
-    """Number of external I/Os; None without a count. The arguments are those of the workload.
+    """Number of external I/Os; None without a count, or if iostats are switched off. The arguments are those of the
+    workload.
 
     Bytes decide whether there were any, because the kernel splits and merges I/Os. Their number is then the difference
     of the I/O counts, and at least one per direction. Discards and flushes do not count: the kernel trims the former
     to the drive's granularity and adds flushes of its own.
     """
     if before is None or after is None:
+        return None
+    if before.target_ios is not None and before.target_ios == after.target_ios and read_bytes + write_bytes:
         return None
     external = 0
     for kernel_bytes, workload_bytes, kernel_ios, workload_ios in (

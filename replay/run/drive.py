@@ -70,12 +70,10 @@ class RunDrive:
         ios, size = issued.ios, issued.bytes
         if not self.is_counted:
             ios = size = dict.fromkeys(ios, 0)
-        write_bytes = sum(size[name] for name in _COUNTED_AS_WRITES)
-        if self._before == self._after and size["read"] + write_bytes:
-            return  # iostats are switched off
         self.external_ios = external_io.foreign_ios(
             self._before, self._after, read_ios=ios["read"], read_bytes=size["read"],
-            write_ios=sum(ios[name] for name in _COUNTED_AS_WRITES), write_bytes=write_bytes)
+            write_ios=sum(ios[name] for name in _COUNTED_AS_WRITES),
+            write_bytes=sum(size[name] for name in _COUNTED_AS_WRITES))
 
     def describe(self) -> dict[str, Any]:
         target = self._plan.target

@@ -47,11 +47,13 @@ class SampledDrive:
                                missing="the run was killed before its I/O was compared with the kernel's count")
 
     def external_ios_series(self, start_ns: int) -> tuple[str, dict[str, Any], Series] | None:
-        """(name, entry, series) on the run's clock; None if the kernel did not count."""
+        """(name, entry, series) on the run's clock; None if the kernel does not count."""
         time_ns, value = self.external_ios.series(start_ns)
-        if not len(value):
+        if not len(time_ns):
             return None
-        return self._external_name, sensor("count", _DISKSTATS), (time_ns - start_ns, value)
+        off = None if len(value) else "iostats of the drive are switched off"
+        return (self._external_name, sensor("count", _DISKSTATS, missing=off),
+                (time_ns[:len(value)] - start_ns, value))
 
     def begin_smart(self, missing_before: list[MissingSensor], ocp_log: bool = False) -> list[MissingSensor]:
         """Query for the first time. Returns the sensors that are still missing.
@@ -179,7 +181,8 @@ class ExternalIos:
                 self._workload[column + 1] += np.bincount(bins[mask], length[mask], minlength=size).astype(np.int64)
 
     def series(self, start_ns: int) -> tuple[np.ndarray, np.ndarray]:
-        """CLOCK_MONOTONIC in ns, and the number of I/Os until then that were external for certain, never decreasing."""
+        """CLOCK_MONOTONIC in ns, and the number of I/Os until then that were external for certain, never decreasing.
+        No numbers where the kernel counted nothing."""
         with self._lock:
             times_ns = np.array(self._times_ns, np.int64)
             counts, workload = list(self._counts), np.cumsum(self._workload, axis=1)
@@ -187,8 +190,11 @@ class ExternalIos:
         for index, (time_ns, count) in enumerate(zip(times_ns.tolist(), counts, strict=True)):
             last_bin = min((time_ns - start_ns + _AHEAD_NS) // _BIN_NS, workload.shape[1] - 1)
             issued = workload[:, last_bin] if last_bin >= 0 else np.zeros(_COLUMNS, np.int64)
-            external[index] = foreign_ios(counts[0], count, read_ios=int(issued[0]), read_bytes=int(issued[1]),
-                                          write_ios=int(issued[2]), write_bytes=int(issued[3]))
+            number = foreign_ios(counts[0], count, read_ios=int(issued[0]), read_bytes=int(issued[1]),
+                                 write_ios=int(issued[2]), write_bytes=int(issued[3]))
+            if number is None and index == len(counts) - 1:
+                return times_ns, external[:0]
+            external[index] = number or 0  # before the first I/O of the run is counted
         # The last count was taken after the end of the run, so that all of its I/Os are known.
         return times_ns, np.maximum.accumulate(np.minimum(external, external[-1])) if len(external) else external
 

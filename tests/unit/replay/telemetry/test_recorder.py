@@ -17,6 +17,7 @@ from blkreel.replay.telemetry.options import TelemetryOptions
 from blkreel.replay.telemetry.power.log import PowerLog
 from blkreel.replay.telemetry.recorder import Recorder
 from blkreel.traces.format.metadata_types import Telemetry
+from blkreel.traces.format.schema import OPS
 from blkreel.traces.telemetry.file import FILE
 from blkreel.traces.telemetry.reader import read_telemetry
 
@@ -96,6 +97,20 @@ def test_foreign_io_of_a_run_has_its_time(nvme, sys_root, tmp_path):
     time_ns, value = found.series("foreign_ios")
     assert value[0] == 0 and value[-1] == 3
     assert 0.4 * S < time_ns[np.argmax(value > 0)] < 100 * S
+
+
+def test_external_io_is_missing_where_the_kernel_counts_nothing(nvme, sys_root, tmp_path):
+    """iostats are switched off: the sensor was 0 during the whole run."""
+    recorder = Recorder(TelemetryOptions(sample_hz=20), [nvme], tmp_path, False, sys_root=sys_root)
+    with recorder:
+        start_ns = time.monotonic_ns()
+        recorder.take({"op": np.array([OPS["read"]]), "target": np.zeros(1, int), "length_bytes": np.array([4096]),
+                       "submit_ns": np.array([0]), "complete_ns": np.array([1000])})
+        time.sleep(0.2)
+    recorder.finish({"start_monotonic_ns": start_ns}, 10**8)
+    assert "foreign_ios" in recorder.account()["missing"]
+    found = read_telemetry(tmp_path)
+    assert len(found.series("foreign_ios")[1]) == 0 and "switched off" in found.sensors["foreign_ios"]["missing"]
 
 
 def test_a_meters_samples_are_in_the_account(target, tmp_path):
