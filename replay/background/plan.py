@@ -120,6 +120,9 @@ def plan_beside(plan_foreground: PlanForeground, target: Target, specs: Sequence
     in the state `client` the backgrounds get the region that the state overwrote at random, if they fit; otherwise the
     bytes behind the foreground. Raises UsageError or BlkreelError for a background that is empty or does not fit.
     """
+    if target.drive.zoned:
+        raise UsageError(f"{target.path} is zoned, and a background would write anywhere: --background",
+                         "leave it out, or use a drive without zones")
     sources = [_Source.of(spec, target) for spec in specs]
     needed_bytes = sum(source.room_bytes for source in sources)
     state = drive_state.load(target)

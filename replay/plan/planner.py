@@ -71,16 +71,15 @@ def plan_trace(trace: Trace, targets: Target | dict[int, Target], *, pace: Pace,
 def _drive_plan(trace: Trace, target: Target, survey: Survey, map_name: str | None, prefill: bool,
                 on_rows: OnRows, reads_only: bool, part: Part | None) -> DrivePlan:
     if target.drive.zoned:
-        if map_name not in (None, "identity") or part is not None:
-            raise UsageError(f"{target.path} is zoned, and its zones would not be those of the trace: "
-                             + (f"--map {map_name}" if part is None else "--background"),
+        if map_name not in (None, "identity"):
+            raise UsageError(f"{target.path} is zoned, and its zones would not be those of the trace: --map {map_name}",
                              "leave it out, or use a drive without zones")
         map_name = "identity"
     mapping = choose_mapping(map_name, survey.touched, target, called(trace.path), longest_bytes=survey.longest_bytes,
                              source_bytes=source_bytes(trace, survey.device), part=part)
     zoned = plan_zones(trace, target, survey.device, mapping, prefill=prefill, reads_only=reads_only, on_rows=on_rows)
     if zoned and prefill:
-        return DrivePlan(target, survey, mapping, zoned[1], device=survey.device, zones=zoned[0])
+        return DrivePlan(target, survey, mapping, *zoned[1:], device=survey.device, zones=zoned[0])
     read_first = read_first_on(trace, survey, mapping, on_rows, reads_only=reads_only)
     none = MappedBlocks()
     return DrivePlan(target, survey, mapping, *((read_first, none) if prefill else (none, read_first)),

@@ -131,8 +131,9 @@ class ZonePlan:
 
 
 def plan_zones(trace: Trace, target: Target, device: int, mapping: Mapping, *, prefill: bool, reads_only: bool,
-               on_rows: OnRows) -> tuple[ZonePlan, MappedBlocks] | None:
-    """The plan of the zones, and the blocks to be written beforehand; None for a target without write pointers.
+               on_rows: OnRows) -> tuple[ZonePlan, MappedBlocks, MappedBlocks] | None:
+    """The plan of the zones, the blocks to be written beforehand, and those that are read and cannot be written; None
+    for a target without write pointers.
 
     prefill: whether write pointers are put where the trace found them. Raises BlkreelError if the drive would refuse
     rows, or has other zones than the traced one.
@@ -147,9 +148,13 @@ def plan_zones(trace: Trace, target: Target, device: int, mapping: Mapping, *, p
         raise BlkreelError(f"{name} is of a drive with zones of {format_bytes(source_bytes)}, so its zones do not fit "
                            f"{on_zones}", "replay it on a drive with equal zones, or on one without zones")
     pointer, blocks, resets = zones.pointer_bytes.copy(), BlockSet(), np.empty(0, np.int64)
+    beyond = BlockSet()
     if prefill:
-        trace_pointer = np.minimum(_found_pointers(trace, device, mapping, zones, on_rows), zones.end_bytes)
+        trace_pointer, beyond = _found_pointers(trace, device, mapping, zones, on_rows, reads_only=reads_only)
         start = zones.start_bytes
+        trace_pointer = np.minimum(trace_pointer, zones.end_bytes)
+        if reads_only and zones.most_active:  # a full zone is not active
+            trace_pointer = np.where(trace_pointer > start, zones.end_bytes, trace_pointer)
         wrong = np.flatnonzero((trace_pointer >= 0) & (trace_pointer != np.where(zones.is_sequential, pointer, start)))
         resets = start[wrong][zones.is_sequential[wrong] & (pointer[wrong] > start[wrong])]
         fills = wrong[trace_pointer[wrong] > start[wrong]]
@@ -174,7 +179,7 @@ def plan_zones(trace: Trace, target: Target, device: int, mapping: Mapping, *, p
             remedy = _READS_ONLY if prefill else "let the replay put the write pointers where they were: --prefill"
         raise BlkreelError(f"{name} cannot be replayed on {on_zones}: it would refuse {count:,} of {changes:,} writes "
                            f"and zone operations: {kinds}", remedy)
-    return plan, MappedBlocks(blocks)
+    return plan, MappedBlocks(blocks), MappedBlocks(beyond)
 
 
 def check_options(zoned: bool, *, dependent: bool, streams: bool, threads: int | str) -> None:
@@ -215,26 +220,33 @@ def mapped(mapping: Mapping, op: np.ndarray, offset_bytes: np.ndarray,
     return np.where(is_management, offset_bytes, start), np.where(is_management, offset_bytes, end)
 
 
-def _found_pointers(trace: Trace, device: int, mapping: Mapping, zones: Zones, on_rows: OnRows) -> np.ndarray:
+def _found_pointers(trace: Trace, device: int, mapping: Mapping, zones: Zones, on_rows: OnRows, *,
+                    reads_only: bool) -> tuple[np.ndarray, BlockSet]:
     """Where the write pointer of each zone was before the trace: at its first write, or behind all that was read before
-    it was reset; -1 where the trace does not tell."""
-    count = len(zones.end_bytes)
-    none = np.iinfo(np.int64).max
-    written, read, is_known = [none] * count, np.full(count, -1, np.int64), [False] * count
+    it was reset; -1 where the trace does not tell. reads_only: nothing is written or reset, so behind all reads.
+
+    Also the blocks that are read behind the capacity of their zone on the drive, which nothing can write.
+    """
+    count, none = len(zones.end_bytes), np.iinfo(np.int64).max
+    written, known_from, read = [none] * count, [none] * count, np.full(count, -1, np.int64)
+    beyond = BlockSet()
     for op, start, length, latency_ns, row in _rows(trace, device, mapping):
-        is_read = op == OPS["read"]
         zone = start // zones.zone_bytes
-        open_zones = ~np.array(is_known)[zone[is_read]]
-        np.maximum.at(read, zone[is_read][open_zones], (start + length)[is_read][open_zones])
-        for index in np.flatnonzero(np.isin(op, _CHANGING)).tolist():
-            code, at = int(op[index]), int(zone[index])
+        for index in np.flatnonzero(np.isin(op, _CHANGING)).tolist() if not reads_only else ():
+            code, at, number = int(op[index]), int(zone[index]), int(row[index])
             if code == _RESET_ALL:
-                is_known = [True] * count
+                known_from = [min(known, number) for known in known_from]
             elif code in (_RESET, _FINISH):
-                is_known[at] = True
+                known_from[at] = min(known_from[at], number)
             # An append without a completion has the start of its zone.
-            elif code in _WRITING and not is_known[at] and (code != _APPEND or latency_ns[index] >= 0):
+            elif code in _WRITING and known_from[at] == none and (code != _APPEND or latency_ns[index] >= 0):
                 written[at] = min(written[at], int(start[index]))
+        is_read = op == OPS["read"]
+        zone, start, end = zone[is_read], start[is_read], (start + length)[is_read]
+        found = row[is_read] < np.array(known_from)[zone]
+        np.maximum.at(read, zone[found], end[found])
+        behind = np.maximum(start, zones.end_bytes[zone])
+        beyond.add(behind[behind < end], end[behind < end])
         on_rows(int(row[-1]) + 1 if len(row) else 0)
     first_write = np.array(written)
-    return np.where(zones.is_sequential & (first_write < none), first_write, read)
+    return np.where(zones.is_sequential & (first_write < none), first_write, read), beyond

@@ -1,6 +1,7 @@
 """Replays beside a background, on simulated drives whose times are known exactly."""
 
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -269,6 +270,8 @@ def test_backgrounds_that_cannot_be_replayed_are_refused_before_anything_is_writ
     trace("empty", submit_ns=np.arange(0))
     trace("once", submit_ns=np.zeros(2, int), op=WRITE)
     trace("both", submit_ns=np.arange(2), op=WRITE, device=np.arange(2))
+    zoned = find_target(DRIVE)
+    zoned = replace(zoned, drive=replace(zoned.drive, zoned="host-managed", zone_bytes=MIB))
     for foreground, text, message, options in (
             (load, "writes=10MB/s,span=1GiB", "needs 1.07 GB", {}),
             (load, f"{tmp_path}/reads.parquet,rate=1MB/s", "it writes nothing", {}),
@@ -278,6 +281,7 @@ def test_backgrounds_that_cannot_be_replayed_are_refused_before_anything_is_writ
             (load, f"{tmp_path}/once.parquet", "one submit time", {}),
             (load, f"{tmp_path}/both.parquet", "choose one with --background .*both.parquet,device=0", {}),
             (load, "writes=10MB/s,block=1000B", "not whole blocks", {}),
+            (load, "writes=10MB/s", "is zoned", {"target": zoned}),
             (writes, "writes=10MB/s", "reads nothing", {})):
         with pytest.raises((BlkreelError, UsageError, TraceError), match=message):
             beside(foreground, [text], **options)

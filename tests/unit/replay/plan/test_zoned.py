@@ -145,6 +145,24 @@ def test_without_prefill_the_pointers_of_the_drive_count(planned):
     assert "--prefill" in error.value.remedy
 
 
+@pytest.mark.parametrize(("most_active", "filled"), [(0, 68 * KIB), (3, CAPACITY)])
+def test_without_the_writes_what_they_wrote_is_filled(planned, most_active, filled):
+    """The zones were left empty, and a drive answers reads of them without its flash. A full zone is not active."""
+    write, read, reset = OPS["write"], OPS["read"], OPS["zone_reset"]
+    rows = [(reset, ZONE, 0), (write, ZONE, 128 * KIB), (read, ZONE + 64 * KIB, 4 * KIB)]
+    plan = planned(rows, [0] * ZONES, without=("writes",), most_active=most_active)
+    assert issued(plan, [0] * ZONES)[1] == filled and not plan.drives[0].unwritten.bytes
+    plan = planned([(read, 2 * ZONE - 4 * KIB, 4 * KIB)], [0] * ZONES, without=("writes",))
+    assert plan.drives[0].unwritten.bytes == 4 * KIB, "behind the capacity"
+
+
+def test_what_is_read_after_a_reset_is_not_filled(planned):
+    """A replay was refused for zones that it had filled up to such reads, more than the drive allows."""
+    rows = [row for zone in (1, 2) for row in ((OPS["zone_reset"], zone * ZONE, 0), (OPS["write"], zone * ZONE, CAPACITY),
+                                              (OPS["read"], zone * ZONE, 4 * KIB))]
+    assert not planned(rows, [0] * ZONES, most_active=1).drives[0].prefill.bytes
+
+
 @pytest.mark.parametrize("options, says", [
     ({"pace": Pace("dependent")}, "--pace dependent"), ({"threads": 2}, "--threads 2"),
     ({"map_name": "wrap"}, "--map wrap"), ({"device": DEVICE | {"zone_bytes": 2 * ZONE}}, "zones of 2.10 MB")])
