@@ -76,8 +76,8 @@ def _invalid(run: Run) -> Iterator[Reason]:
         yield reason("external_io", "invalid", f"{run.foreign_ios:,} external I/Os on the drive", None,
                      run.foreign_ios, 0)
     for name, action in {use["name"]: use["action"] for use in run.arrays if use["action"]}.items():
-        yield reason("array_copies", "invalid", f"{name} copied data between its drives ({action}): wait until it is done "
-                     f"(mdadm --wait /dev/{name})")
+        yield reason("array_copies", "invalid", f"{name} copied data between its drives ({action}): wait until it is "
+                     f"done (mdadm --wait /dev/{name})")
     if run.page_cache:
         yield reason("page_cache", "invalid",
                      "I/O through the page cache: attach the image with losetup --direct-io=on")

@@ -103,13 +103,20 @@ class DrivePlan:
     @property
     def max_bytes(self) -> tuple[int | None, int | None]:
         """Maximum bytes that the plan writes and discards; None if only the run's time limits them."""
-        discarded_bytes = self.survey.bytes.get("discard", 0) * self.mapping.copies
-        written_bytes = self.changed_bytes - discarded_bytes
+        written_bytes = self.changed_bytes - self.survey.bytes.get("discard", 0) * self.mapping.copies
+        discarded_bytes = self.discarded_bytes(self.survey.ios, self.survey.bytes) * self.mapping.copies
         if self.background_writes:
             return None, None
         if self.survey.bounded:
             return written_bytes, discarded_bytes
         return (None if written_bytes else 0), (None if discarded_bytes else 0)
+
+    def discarded_bytes(self, ios: dict[str, int], moved_bytes: dict[str, int]) -> int:
+        """Of I/Os by operation, with the zones that they reset."""
+        if self.zones is None:
+            return moved_bytes.get("discard", 0)
+        return (moved_bytes.get("discard", 0) + ios.get("zone_reset", 0) * self.zones.zones.zone_bytes
+                + ios.get("zone_reset_all", 0) * self.target.size_bytes)
 
     @property
     def changes_drive(self) -> bool:

@@ -8,8 +8,6 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Any, NamedTuple
 
-import numpy as np
-
 from blkreel.common.emulated import FittedFacts, fitted_facts_of
 from blkreel.common.errors import BlkreelError
 from blkreel.common.files.json_file import write_json
@@ -45,6 +43,7 @@ from blkreel.replay.fidelity.verdict import judge
 from blkreel.replay.plan.batch import plan_batch
 from blkreel.replay.plan.extents import MappedBlocks
 from blkreel.replay.plan.plan import DrivePlan, Plan, PlannedCounts, TracePlan
+from blkreel.replay.plan.zoned import ZonePlan
 from blkreel.replay.prepare.compares import compare_data, compared_blocks
 from blkreel.replay.prepare.states import PREFILL_BYTES, PREFILL_DEPTH
 from blkreel.replay.simulated import state as simulated_state
@@ -217,7 +216,7 @@ class _Run:
                 raise Interrupted("the replay was interrupted before its first I/O", "run the same command again")
             for index, set_written in enumerate(on_written):
                 totals = self._records.of_target(index)
-                set_written(totals.changed_bytes, totals.bytes["discard"])
+                set_written(totals.changed_bytes, self.plan.drives[index].discarded_bytes(totals.ios, totals.bytes))
 
     def _finish(self) -> Outcome:
         self._complete_inputs()
@@ -256,7 +255,7 @@ class _Run:
     def _prefill(self, drive: DrivePlan, run_drive: RunDrive) -> None:
         if drive.zones:
             # Write pointers move with each replay, whatever the remembered state of the drive is.
-            self._reset_zones(drive.target, drive.zones.resets)
+            self._reset_zones(drive.target, drive.zones)
             if len(drive.prefill):
                 self._write_blocks(drive.prefill, drive.target)
         elif len(drive.prefill) and not run_drive.is_prepared(lambda: self.plan.prepared_as(drive)):
@@ -265,11 +264,14 @@ class _Run:
             if len(blocks):
                 self._write_blocks(blocks, drive.target)
 
-    def _reset_zones(self, target: Target, starts: np.ndarray) -> None:
-        if len(starts):
-            issue_untimed(target, [plan_batch(starts, 0, OPS["zone_reset"])], step="resetting zones",
+    def _reset_zones(self, target: Target, plan: ZonePlan) -> None:
+        if len(plan.resets):
+            discarded_bytes = len(plan.resets) * plan.zones.zone_bytes
+            set_written = state.about_to_write(target, 0, discarded_bytes, self.options.label)
+            issue_untimed(target, [plan_batch(plan.resets, 0, OPS["zone_reset"])], step="resetting zones",
                           total_bytes=0, depth=PREFILL_DEPTH, seed=self.options.seed, payload=self.options.payload,
                           progress=self.replay.progress, engine=self.options.engine)
+            set_written(0, discarded_bytes)
 
     def _write_blocks(self, extents: MappedBlocks, target: Target) -> None:
         set_written = state.about_to_write(target, extents.bytes, 0, self.options.label)

@@ -158,9 +158,16 @@ def test_without_the_writes_what_they_wrote_is_filled(planned, most_active, fill
 
 def test_what_is_read_after_a_reset_is_not_filled(planned):
     """A replay was refused for zones that it had filled up to such reads, more than the drive allows."""
-    rows = [row for zone in (1, 2) for row in ((OPS["zone_reset"], zone * ZONE, 0), (OPS["write"], zone * ZONE, CAPACITY),
-                                              (OPS["read"], zone * ZONE, 4 * KIB))]
+    rows = [row for at in (ZONE, 2 * ZONE) for row in (
+        (OPS["zone_reset"], at, 0), (OPS["write"], at, CAPACITY), (OPS["read"], at, 4 * KIB))]
     assert not planned(rows, [0] * ZONES, most_active=1).drives[0].prefill.bytes
+
+
+def test_resets_of_zones_count_as_discards(planned):
+    """A drive whose zones a replay had all reset was still in the state full, with all of it filled."""
+    rows = [(OPS["write"], ZONE, 64 * KIB), (OPS["zone_reset"], ZONE, 0), (OPS["zone_reset_all"], 0, 0)]
+    (drive,) = planned(rows, [0] * ZONES).drives
+    assert drive.max_bytes == (64 * KIB, ZONE + ZONES * ZONE)
 
 
 @pytest.mark.parametrize("options, says", [

@@ -357,8 +357,9 @@ def test_a_compare_is_no_external_write(plan, monkeypatch):
 
 
 def test_external_io_is_unknown_where_the_kernel_counts_nothing(plan, monkeypatch):
-    """iostats are switched off: a run on such a drive had no external I/O, whatever others did, and was valid. Those of a
-    volume beside it may be on."""
+    """iostats are switched off: a run on such a drive had no external I/O, whatever others did, and was valid.
+
+    Those of a volume beside it may be on."""
     counts = iter([DiskCount(7, 4096, 7, 4096, target_ios=5), DiskCount(9, 1 << 20, 7, 4096, target_ios=5)])
     monkeypatch.setattr(external_io, "count_around", lambda target, own: next(counts))
     drive, issued = RunDrive(plan.drives[0], passthrough=False), IoTotals()
