@@ -51,11 +51,11 @@ from .notes import Note, SpoolNotes
 _RESERVE_SHARE = 2  # rows_bytes / _RESERVE_SHARE are reserved
 _RESERVE_LEAST_BYTES = 256 << 10
 RESERVE_GROWTH = 9 / 8  # it grows by more than it must, and so less often
-_RESERVE_FILE, _METADATA_FILE, _TRACE_FILE = "reserve", "metadata.json", "trace.parquet"
+_RESERVE_FILE, _METADATA_FILE, _TRACE_FILE, _COPY_FILE = "reserve", "metadata.json", "trace.parquet", "copy.parquet"
 # All names in a spool directory, in the order of their removal; blktrace/ holds the files of the blktrace command.
 # The metadata is last: it tells that the trace has its name.
 LAYOUT: Layout = {f".{_METADATA_FILE}.*.tmp": None, "blktrace": {"*.blktrace.*": None}, _RESERVE_FILE: None,
-                  _TRACE_FILE: None, ROWS_FILE: None, _METADATA_FILE: None}
+                  _TRACE_FILE: None, _COPY_FILE: None, ROWS_FILE: None, _METADATA_FILE: None}
 PRIVATE_MODE = 0o600
 _FLUSH_ROWS = 65_536
 _FLUSH_AFTER_S = 0.5  # a kill loses less than a second of rows
@@ -197,7 +197,8 @@ class Spool:
         """Write a trace of the rows so far and continue. Returns its path."""
         self.flush()
         contents = SpoolContents(self.directory, self._schema, {**self._metadata, **metadata})
-        with TraceWriter(path, contents.schema, owner=self._owner, mode=_mode(self._metadata)) as writer:
+        with TraceWriter(path, contents.schema, temporary=self.directory / _COPY_FILE, owner=self._owner,
+                         mode=_mode(self._metadata)) as writer:
             _write_rows(contents, writer)
             writer.close(contents.metadata())
         return path

@@ -359,6 +359,19 @@ def test_a_recording_is_private_unless_asked_otherwise(tmp_path, public, mode):
         os.umask(previous)
 
 
+def test_a_copy_that_is_killed_leaves_nothing_behind(tmp_path, monkeypatch):
+    spool, names = Spool(tmp_path / "t.parquet", TRACE_SCHEMA, {}), []
+    spool.append(columns([1, 2]))
+    with monkeypatch.context() as patched:
+        patched.setattr(TraceWriter, "close", lambda writer, metadata: names.extend(
+            path.name for path in (tmp_path, spool.directory) for path in path.iterdir()))
+        patched.setattr(safe_files.NewFile, "abandon", lambda file: None)
+        spool.save_copy(tmp_path / "copy.parquet", {})
+    assert names[0] == spool.directory.name and len(names) > 3
+    _killed(spool)
+    assert [path.name for path in tmp_path.iterdir()] == ["t.parquet"]
+
+
 def _killed(spool):
     spool._close()
     return recover(spool.output)
