@@ -148,6 +148,7 @@ class _Session:
         self.suspended_at_start_ns = 0
         self.blocks: tuple[list[Path], list[Path]] = ([], [])
         self.added: set[str] = set()
+        self.not_dropped = ""
 
     def run(self) -> CaptureResult:
         self.emulated = EmulatedUses(drive.backing_file for drive in self.drives)
@@ -243,8 +244,10 @@ class _Session:
             if self.ring:
                 self.ring.drop_old()
         except BlkreelError as error:
-            # The helper meets the same full disk, and ends the capture.
-            self.monitor.notice(f"nothing was dropped: {error}")
+            # The helper meets the same full disk, and ends the capture. A spool that was moved may come back.
+            if str(error) != self.not_dropped:
+                self.monitor.notice(f"nothing was dropped: {error}")
+            self.not_dropped = str(error)
 
     def _save(self) -> None:
         self.save_requested = False

@@ -10,7 +10,7 @@ import errno
 import os
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, Required
 
@@ -179,7 +179,7 @@ class Spool:
         """
         notes = SpoolNotes(self._metadata.get("threads"), self._metadata.get("files"))
         rows, begin_bytes = 0, self.begin_bytes
-        with BlockFile(self.directory / ROWS_FILE, begin_bytes) as blocks:
+        with _in_place(self.directory), BlockFile(self.directory / ROWS_FILE, begin_bytes) as blocks:
             for block in blocks.blocks(until_bytes):
                 self.begin_bytes = block.end_bytes
                 if block.kind == ROWS:
@@ -196,11 +196,12 @@ class Spool:
     def save_copy(self, path: Path, metadata: Metadata) -> Path:
         """Write a trace of the rows so far and continue. Returns its path."""
         self.flush()
-        contents = SpoolContents(self.directory, self._schema, {**self._metadata, **metadata})
-        with TraceWriter(path, contents.schema, temporary=self.directory / _COPY_FILE, owner=self._owner,
-                         mode=_mode(self._metadata)) as writer:
-            _write_rows(contents, writer)
-            writer.close(contents.metadata())
+        with _in_place(self.directory):
+            contents = SpoolContents(self.directory, self._schema, {**self._metadata, **metadata})
+            with TraceWriter(path, contents.schema, temporary=self.directory / _COPY_FILE, owner=self._owner,
+                             mode=_mode(self._metadata)) as writer:
+                _write_rows(contents, writer)
+                writer.close(contents.metadata())
         return path
 
     def finish(self, metadata: Metadata) -> Path:
@@ -214,9 +215,8 @@ class Spool:
         with suppress(OSError):  # on a full disk the metadata saved before stays
             self._save_metadata()
         try:
-            return _finish(self.directory, self.output, self._metadata, self._schema, self._force, self._owner)
-        except FileNotFoundError:
-            raise BlkreelError(f"{self.directory} was moved or removed during the recording", "move it back") from None
+            with _in_place(self.directory):
+                return _finish(self.directory, self.output, self._metadata, self._schema, self._force, self._owner)
         finally:
             self._close()
 
@@ -314,6 +314,15 @@ def recover(output: str | Path, *, force: bool = False,
 def _no_rows(directory: Path) -> TraceError:
     return TraceError(f"{directory} holds no rows: its writer died before the first one, or their layout is damaged",
                       "record it again, with --force")
+
+
+@contextmanager
+def _in_place(directory: Path) -> Iterator[None]:
+    """Raises BlkreelError if the directory is not there any more."""
+    try:
+        yield
+    except FileNotFoundError:
+        raise BlkreelError(f"{directory} was moved or removed during the recording", "move it back") from None
 
 
 def _finish(directory: Path, output: Path, metadata: Metadata, schema: pa.Schema, force: bool,

@@ -372,6 +372,22 @@ def test_a_copy_that_is_killed_leaves_nothing_behind(tmp_path, monkeypatch):
     assert [path.name for path in tmp_path.iterdir()] == ["t.parquet"]
 
 
+def test_a_recording_whose_directory_is_moved_away_for_a_while_goes_on(tmp_path):
+    """A flight recorder ended at its next drop, with `No such file or directory`."""
+    (tmp_path / "a").mkdir()
+    spool = Spool(tmp_path / "a/t.parquet", TRACE_SCHEMA, {})
+    spool.append(columns([1, 2]))
+    spool.flush()
+    (tmp_path / "a").rename(tmp_path / "b")
+    for use in (lambda: spool.drop_head(1, lambda rows: {}), lambda: spool.save_copy(tmp_path / "copy.parquet", {}),
+                lambda: spool.finish({})):
+        with pytest.raises(BlkreelError, match="was moved or removed") as error:
+            use()
+        assert error.value.remedy == "move it back"
+    (tmp_path / "b").rename(tmp_path / "a")
+    assert open_trace(_killed(spool)).rows == 2
+
+
 def _killed(spool):
     spool._close()
     return recover(spool.output)
