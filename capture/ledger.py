@@ -120,8 +120,8 @@ def missing(metadata: LedgerMetadata) -> list[str]:
     if ledger.get("out_of_range"):
         messages.append(f"{ledger['out_of_range']:,} events had a tag beyond what the drive announces")
     if ledger.get("impossible_extents"):
-        messages.append(f"{ledger['impossible_extents']:,} events were left out: their extent ends at 2^63 bytes "
-                        "or later")
+        messages.append(f"{ledger['impossible_extents']:,} events were left out: their extent ends above 2^62 "
+                        "bytes")
     if ledger.get("cgroup_replaced"):
         messages.append("the control group of the workload was removed and created again during the capture, and I/O "
                         "of the new one is not workload I/O: capture again")

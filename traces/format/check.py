@@ -11,7 +11,17 @@ from blkreel.common.errors import TraceError, UsageError
 from .integrity import KEY, disagreement
 from .metadata_types import layers_of
 from .reader import how_to_repair
-from .schema import FLAGS, HINT_FLAGS, OP_NAMES, OPS, WAKE_COLUMNS, ZONE_MANAGEMENT_CODES, Metadata
+from .schema import (
+    FLAGS,
+    HINT_FLAGS,
+    LENGTH_LIMIT_BYTES,
+    MOST_END_BYTES,
+    OP_NAMES,
+    OPS,
+    WAKE_COLUMNS,
+    ZONE_MANAGEMENT_CODES,
+    Metadata,
+)
 from .trace import Trace
 from .trace_survey import survey_in
 
@@ -109,7 +119,8 @@ def wrong_rows(columns: dict[str, np.ndarray], metadata: Metadata, last_submit_n
         (columns["op"] == OPS["write"]) & (columns["flags"] & FLAGS["preflush"] != 0))
     yield "length_bytes of 0 and no flush", (length_bytes == 0) & ~may_be_empty
     yield "length_bytes of zone management above 0", is_management & (length_bytes > 0)
-    yield "offset_bytes + length_bytes of 2^63 or more", offset_bytes > np.iinfo(np.int64).max - length_bytes.clip(0)
+    yield "offset_bytes + length_bytes above 2^62", offset_bytes > MOST_END_BYTES - length_bytes.clip(0)
+    yield "length_bytes of 2^50 or more", length_bytes >= LENGTH_LIMIT_BYTES
     rows = np.arange(row, row + len(submit_ns))
     yield "waited_on is not an earlier row", (columns["waited_on"] < -1) | (columns["waited_on"] >= rows)
     unrelated = (columns["waited_on"] < 0) & (columns["think_ns"] != 0)

@@ -74,6 +74,8 @@ HINT_FLAGS = sum(FLAGS[name] for name in HINTS)
 # Of a write, for the drive. Bytes are counted for each.
 WRITE_FLAGS = (*HINTS, "atomic")
 RUN_FLAGS = ("queue_full", "hazard", "anchored", "host_stalled")
+# Where extents end at most, and the length that an I/O does not reach: the limits of block_set.c and metrics.c.
+MOST_END_BYTES, LENGTH_LIMIT_BYTES = 1 << 62, 1 << 50
 # An I/O with the flag `queue_full` counts as waiting for at most this long before its submission.
 QUEUED_LIMIT_NS = 60 * 10**9
 

@@ -111,8 +111,8 @@ def _missing(end: Totals) -> list[str]:
     if end["ledger"]["unmatched"]:
         losses.append(f"{end['ledger']['unmatched']:,} I/Os completed whose issue was not seen")
     if end["ledger"]["impossible_extents"]:
-        losses.append(f"{end['ledger']['impossible_extents']:,} events were left out: their extent ends at 2^63 bytes "
-                      "or later")
+        losses.append(f"{end['ledger']['impossible_extents']:,} events were left out: their extent ends above 2^62 "
+                      "bytes")
     return losses
 
 

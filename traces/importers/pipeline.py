@@ -18,7 +18,15 @@ from blkreel.common.files.output_lock import spool_of
 from blkreel.common.files.safe_files import caller_of_sudo
 from blkreel.common.units import format_count, format_ns
 from blkreel.traces.format.metadata_types import COARSE_CLOCK_NS
-from blkreel.traces.format.schema import OPS, TRACE_SCHEMA, WITHOUT_DATA_CODES, ZONE_MANAGEMENT_CODES, Metadata
+from blkreel.traces.format.schema import (
+    LENGTH_LIMIT_BYTES,
+    MOST_END_BYTES,
+    OPS,
+    TRACE_SCHEMA,
+    WITHOUT_DATA_CODES,
+    ZONE_MANAGEMENT_CODES,
+    Metadata,
+)
 from blkreel.traces.format.writer import TraceWriter
 from blkreel.traces.spool.spool import PRIVATE_MODE, Spool
 
@@ -220,9 +228,9 @@ class Records:
             ("the time is out of range", bad_time),
             ("the operation is unknown", op == UNKNOWN_OP),
             ("the offset is negative or out of range", offset < 0),
-            ("the length is negative or out of range", length < 0),
+            ("the length is negative or out of range", (length < 0) | (length >= LENGTH_LIMIT_BYTES)),
             ("the length is 0", (length == 0) & ~np.isin(op, WITHOUT_DATA_CODES)),
-            ("offset + length is 2^63 or more", offset > np.iinfo(np.int64).max - length.clip(0)),
+            ("offset + length is above 2^62", offset > MOST_END_BYTES - length.clip(0)),
             ("the latency is negative or out of range",
              (latency < -1) | (latency > _LATEST_NS - np.where(bad_time, 0, batch.submit_ns).clip(0))),
         ]

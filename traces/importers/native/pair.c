@@ -374,8 +374,8 @@ int pairing_take(struct pairing *pairing, const struct blk_event *event)
 		pairing->counts.other_ops += event->action == ACTION_ISSUE;
 		return 0;
 	}
-	/* No drive has such an extent, and its offset in bytes would wrap. */
-	if (event->bytes && event->sector > (uint64_t)(INT64_MAX - event->bytes) >> SECTOR_SHIFT) {
+	/* No drive has such an extent, and no trace (MOST_END_BYTES of schema.py). */
+	if (event->bytes && event->sector > (uint64_t)((1ll << 62) - event->bytes) >> SECTOR_SHIFT) {
 		pairing->counts.impossible_extents++;
 		return 0;
 	}

@@ -16,7 +16,7 @@ struct pair_counts {
 	uint64_t unmatched, in_flight_at_start, in_flight_at_end, unseen, unissued;
 	uint64_t issued_again; /* without a requeue event */
 	uint64_t requeued, merged, other_ops, empty_flushes, from_issuer, remaps, not_wanted;
-	uint64_t impossible_extents; /* events of an extent that ends at 2^63 bytes or later */
+	uint64_t impossible_extents; /* events of an extent that ends above 2^62 bytes */
 };
 
 struct pairing {

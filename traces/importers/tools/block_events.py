@@ -19,6 +19,7 @@ import numpy as np
 import pyarrow as pa
 
 from blkreel.common.errors import TraceError
+from blkreel.traces.format.schema import MOST_END_BYTES
 from blkreel.traces.importers.account import Account
 from blkreel.traces.importers.blktrace import DECODER
 from blkreel.traces.importers.nearly_sorted import WAITING_ROWS
@@ -47,7 +48,7 @@ _LOSS, _LOSS_TEXT = 0, b"CPU:0 [LOST EVENTS]\n"
 _WAITING = np.dtype([("event", _EVENT), ("split_sector", "u8")])
 _MINOR_BITS = 20
 _MAX_CPUS = 1 << 16
-_MAX_SECTOR = (1 << 63) >> 9
+_MAX_SECTOR = MOST_END_BYTES >> 9
 _TOLERATED_STEP_NS = 1_000_000_000  # as the decoder's
 # The first event may be later than others by as much as a step back.
 _SHIFT_NS = 1_000_000_000
@@ -157,7 +158,7 @@ class EventPairing:
                  ("the operation is unknown", events.category == INVALID_CATEGORY),
                  ("the CPU is out of range", events.cpu >= _MAX_CPUS),
                  ("the time is out of range", events.time_ns > 1 << 61),
-                 ("offset + length is 2^63 or more", far & (events.length_bytes > 0)),
+                 ("offset + length is above 2^62", far & (events.length_bytes > 0)),
                  ("the length is 4 GiB or more", events.length_bytes >= 1 << 32)]
         valid = np.ones(len(events.at), bool)
         for reason, bad in tests:

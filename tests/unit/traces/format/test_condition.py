@@ -19,7 +19,7 @@ RESULTS = {
     "error_ops", "errors", "first_error", "as_planned", "altered", "dropped", "hazards", "compares",
     "compared_bytes", "compares_unequal", "left_out", "plan_ns",
     "wall_ns", "own_wall_ns", "reads", "baseline", "zero_latency", "drift_ns", "lateness", "underruns", "record_stalls",
-    "certificate", "host_effect", "engine", "foreign_ios", "page_cache", "telemetry", "partial", "started_at",
+    "certificate", "host_effect", "engine", "foreign_ios", "arrays", "page_cache", "telemetry", "partial", "started_at",
     "environment", "emulated", "seed", "latency_log", "verdict", "other_phases",
     "compute_curve", "write_flags", "fitted"}
 

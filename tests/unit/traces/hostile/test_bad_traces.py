@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from small_trace import new_trace
 
+from blkreel.analysis.metrics.measure import measure
 from blkreel.common.errors import TraceError
 from blkreel.traces.format.check import check
 from blkreel.traces.format.reader import open_trace
@@ -114,8 +115,9 @@ _MAX = 2**63 - 1
 
 
 @pytest.mark.parametrize("columns, problem", [
-    (dict(offset_bytes=[0, _MAX - 100]), "offset_bytes + length_bytes of 2^63 or more"),
-    (dict(offset_bytes=[0, _MAX - 4095]), "offset_bytes + length_bytes of 2^63 or more"),
+    (dict(offset_bytes=[0, _MAX - 100]), "offset_bytes + length_bytes above 2^62"),
+    (dict(offset_bytes=[0, 2**62 - 4095]), "offset_bytes + length_bytes above 2^62"),
+    (dict(length_bytes=[4096, 2**50]), "length_bytes of 2^50 or more"),
     (dict(latency_ns=[5, _MAX]), "completion later than 2^62 ns"),
     (dict(submit_ns=[0, 2**62]), "completion later than 2^62 ns"),
     (dict(submit_ns=[-1, 10]), "submit_ns is negative"),
@@ -147,15 +149,17 @@ def test_a_row_that_cannot_be_is_named(tmp_path, columns, problem):
 
 
 @pytest.mark.parametrize("columns", [
-    dict(offset_bytes=[0, _MAX - 4096]), dict(latency_ns=[5, -1]), dict(think_ns=[0, 5], waited_on=[-1, 0]),
+    dict(offset_bytes=[0, 2**62 - 4096]), dict(latency_ns=[5, -1]), dict(think_ns=[0, 5], waited_on=[-1, 0]),
     dict(status=[0, -5]), dict(flags=[0, 1])])
 def test_a_row_at_the_limit_is_valid(tmp_path, columns):
+    """And measured: reports refused offsets from 2^62 on."""
     assert _errors(tmp_path / "t.parquet", **columns) == []
+    assert measure(tmp_path / "t.parquet").partial
 
 
 def test_an_extent_past_the_end_of_its_device_is_named_without_a_sum_that_wraps(tmp_path):
     metadata = {"devices": [{"name": "x", "size_bytes": 8192}]}
-    errors = _errors(tmp_path / "t.parquet", metadata, offset_bytes=[0, _MAX - 4096])
+    errors = _errors(tmp_path / "t.parquet", metadata, offset_bytes=[0, 2**62 - 4096])
     assert errors == ["1 rows: reaches past the end of its device (first at row 1)"]
 
 
