@@ -17,7 +17,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from blkreel.analysis.metrics.definitions.headline import RELATIVE_PERFORMANCE, usable_keys, why_refused
-from blkreel.analysis.metrics.definitions.metric import SHARE, Metric, pace_names
+from blkreel.analysis.metrics.definitions.metric import SHARE, TEXT, Metric, pace_names
 from blkreel.analysis.metrics.definitions.registry import METRICS, find
 from blkreel.analysis.stats.intervals import welch
 from blkreel.analysis.stats.ranking import ENOUGH_RUNS
@@ -374,7 +374,7 @@ def _resolved(condition: Condition, drives: list[_Drive]) -> str:
 
 
 def _check_pace(condition: Condition, metric: Metric, paces: tuple[str, ...]) -> None:
-    if refused := why_refused(metric, paces):
+    if refused := f"{metric.key} is not a number" if metric.unit is TEXT else why_refused(metric, paces):
         raise UsageError(f"--fail-if {condition.text!r}: {refused}", f"metrics at this pace: {usable_keys(paces)}")
 
 

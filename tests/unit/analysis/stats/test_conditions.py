@@ -142,7 +142,7 @@ def test_a_percentile_of_too_few_is_not_passed():
 @pytest.mark.parametrize(("text", "says"), [
     ("read_wat > +10%", "did you mean 'read_wait'"), ("read.latency.p9 > 3ms", "did you mean .*read.latency.p99_ns"),
     ("read_wait > 5MB/s", "is not in that unit"), ("read_p99 > 5", "needs a unit.*write the limit like 2ms"),
-    ("bytes > 1KiB", None)])
+    ("writer_state > 1", "writer_state is not a number"), ("bytes > 1KiB", None)])
 def test_unknown_figures_name_the_nearest(text, says):
     if says is None:
         assert check(text, entry("base", EVEN), entry("new", EVEN))[0].metric == "read.bytes"
