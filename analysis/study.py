@@ -43,7 +43,7 @@ Labeled = list[tuple[str, Trace]]
 Paths = str | PathLike[str] | Iterable[str | PathLike[str]] | Mapping[Any, str | PathLike[str]]
 
 DISTRIBUTIONS = ("latency", "response", "queue")
-_WHOLE = ("_ns", "ops", "bytes", "_n", "_count", "_seconds")  # columns of integers, missing or not
+_WHOLE = ("_ns", "_ops", "_bytes", "_n", "_count", "_seconds")  # columns of integers, missing or not
 _MAGIC = frozenset("*?[")
 _LEAST_PERCENT = Decimal("1e-9")
 _LABELS = pa.dictionary(pa.int32(), pa.string())
@@ -185,9 +185,9 @@ class Study:
                 if tree[name]["ops"] or tree[name]["unseen_ops"] or name == "all":
                     lines.append({**self._label(label), "class": name, **_flat(tree[name])})
         frame: pd.DataFrame = self._pandas.DataFrame(lines).set_index("class")
-        whole = [name for name in frame.columns if name.endswith(_WHOLE)]
-        frame = frame.astype({name: "Int64" for name in whole if (frame[name].dropna() % 1 == 0).all()})
-        return frame
+        # Also a column without any value has a type of numbers.
+        return frame.astype({name: "Int64" if f"_{name}".endswith(_WHOLE) and (frame[name].dropna() % 1 == 0).all()
+                             else float for name in frame.columns if name != "label"})
 
     def percentiles(self, op: str | None = None, at: Iterable[float | str] = (50, 90, 99, "99.9"),
                     of: str = "latency") -> pd.DataFrame:
@@ -208,7 +208,7 @@ class Study:
                               "max_ns": values.maximum})
         names = [f"p{words.replace('.', '_')}_ns" for words, _ in percents]
         frame = self._frame(lines, ["class", "n", "mean_ns", *names, "max_ns"]).set_index("class")
-        return frame.astype(dict.fromkeys([*names, "max_ns"], "Int64"))
+        return frame.astype({"mean_ns": float} | dict.fromkeys([*names, "max_ns"], "Int64"))
 
     def latency(self, op: str = "read", of: str = "latency", points: int | None = 400) -> pd.DataFrame:
         """The distribution: value_ns, and how many I/Os took at least that long (`at_least`, `share_at_least`).

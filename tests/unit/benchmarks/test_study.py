@@ -56,6 +56,13 @@ def test_figures_are_those_of_the_report_and_of_pandas(runs, blkreel_json):
     assert blkreel.open(GAME_LOAD).metrics.response_p99_ns.isna().all()
 
 
+def test_a_metric_without_any_value_is_a_missing_number(tmp_path):
+    new_trace(path := tmp_path / "t.parquet", {"devices": []}, submit_ns=np.arange(3) * 10_000, latency_ns=10_000)
+    study = blkreel.open(path)
+    assert (study.metrics.consistency_score * 2).isna().all() and study.metrics.dtypes["iops"] == float
+    assert (study.percentiles(of="queue").mean_ns / 1000).isna().all()
+
+
 @given(st.integers(1, 99_999), st.integers(1, 3000))
 @cases(25)
 def test_percentiles_are_by_nearest_rank_and_only_where_enough_lie_beyond(tmp_path, thousandths, count):
