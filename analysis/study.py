@@ -31,6 +31,7 @@ from blkreel.analysis.metrics.partials.partial import ClassPartial
 from blkreel.analysis.metrics.run_times import RunTimes
 from blkreel.analysis.scale import ReadOptions, measure_fleet
 from blkreel.common.errors import UsageError
+from blkreel.common.verdict import recorded
 from blkreel.traces.format.reader import RUN_RECORDS, open_trace
 from blkreel.traces.format.schema import OP_NAMES, OPS
 from blkreel.traces.format.trace import Trace
@@ -144,9 +145,7 @@ class Study:
         The index is the label. Times are in ns, rates in MB/s. What has no meaning at the pace is missing, and so is
         what cannot be given.
         """
-        lines = {label: headline(figures(measured.partial, RunTimes.of(measured.metadata)),
-                                 pace_names(measured.stored_account.get("pace")))
-                 for label, measured in self._measured.items()}
+        lines = {label: _headline(measured) for label, measured in self._measured.items()}
         frame: pd.DataFrame = self._pandas.DataFrame.from_dict(lines, orient="index")
         return frame.rename_axis("label").astype(float)
 
@@ -367,6 +366,13 @@ class Study:
                     indices = pa.array(np.full(batch.num_rows, number, np.int32))
                     arrays.insert(0, pa.DictionaryArray.from_arrays(indices, pa.array(self.labels, pa.string())))
                 yield pa.RecordBatch.from_arrays(arrays, schema=schema)
+
+
+def _headline(measured: Measured) -> dict[str, Any]:
+    withheld = recorded(measured.account.verdict)["withheld"]
+    values = headline(figures(measured.partial, RunTimes.of(measured.metadata)),
+                      pace_names(measured.stored_account.get("pace")))
+    return {key: None if key in withheld else value for key, value in values.items()}
 
 
 def _name(path: str, trace: Trace) -> str:

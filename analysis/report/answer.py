@@ -19,7 +19,7 @@ from blkreel.common.verdict import LEVELS
 from blkreel.traces.format.metadata_types import Run
 
 from .beside import beside_sentence, of_entry
-from .columns import state_words
+from .columns import is_withheld, state_words
 from .verdict import Document
 
 MOST_FIGURES = 3
@@ -72,7 +72,7 @@ def noun(metric: Metric) -> str:
 def usable(entry: Document, metric: Metric) -> float | None:
     """The value of a metric that may be compared: neither withheld nor of invalid runs."""
     figure = entry["headline"].get(metric.key)
-    if not figure or metric.key in entry["verdict"].get("withheld", ()) or entry["verdict"]["level"] == "invalid":
+    if not figure or is_withheld(entry, metric) or entry["verdict"]["level"] == "invalid":
         return None
     value: float | None = figure["value"]
     return value
@@ -418,6 +418,6 @@ def _why_none(entry: Document, metric: Metric) -> str:
         worst = next((reason["text"] for reason in entry["verdict"]["reasons"] if reason["level"] == "invalid"), "")
         runs = "the run is" if entry["n"] == 1 else "a run is"
         return f"{runs} invalid ({worst})" if worst else f"{runs} invalid"
-    if metric.key in entry["verdict"].get("withheld", ()):
+    if is_withheld(entry, metric):
         return f"{noun(metric)} is withheld"
     return f"no {noun(metric)}"

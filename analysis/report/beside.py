@@ -18,6 +18,7 @@ from blkreel.common import units
 from blkreel.common.verdict import BACKGROUND_LIMIT
 from blkreel.traces.format.metadata_types import Run
 
+from .columns import is_withheld
 from .verdict import Document
 
 _TIMES_FROM = 3.0  # ratios below are given in percent
@@ -50,7 +51,7 @@ def beside_sentence(entry: Document) -> str:
     Empty without a background, or if the time beside it is withheld.
     """
     words = of_entry(entry)
-    if not words or measure_of(entry).key in entry["verdict"].get("withheld", ()):
+    if not words or is_withheld(entry, measure_of(entry)):
         return ""
     source = Run.of(entry["runs"][0]).source
     title = source.title or (source.path or "").rpartition("/")[2] or "the workload"

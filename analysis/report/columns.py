@@ -10,11 +10,15 @@ from blkreel.analysis.metrics.definitions.headline import (
     headline_metrics,
     why_missing,
 )
-from blkreel.analysis.metrics.definitions.metric import NS, SHARE, Metric, pace_names
+from blkreel.analysis.metrics.definitions.metric import NS, SHARE, Metric, Value, pace_names
+from blkreel.analysis.metrics.definitions.registry import value_at
+from blkreel.analysis.stats.ranking import ENOUGH_RUNS
 from blkreel.common import units
 from blkreel.traces.format.metadata_types import Run
 
 from .verdict import Document
+
+WITHHELD = "withheld"
 
 
 @dataclass(frozen=True)
@@ -78,9 +82,24 @@ def headline_of(entries: list[Document]) -> list[Metric]:
             and (not metric.optional or any(entry["headline"][metric.key]["value"] is not None for entry in entries))]
 
 
+def is_withheld(entry: Document, metric: Metric) -> bool:
+    """Whether the verdict withholds a metric: only the JSON document has its value."""
+    return metric.key in entry["verdict"].get("withheld", ())
+
+
+def shown(entry: Document, metric: Metric) -> Value:
+    """The value of a metric in an entry of the document; None if it has none, or is withheld."""
+    return None if is_withheld(entry, metric) else value_at(entry["figures"], metric.path)
+
+
 def missing(entry: Document, metric: Metric) -> str:
     """Why a metric has no value in an entry of the document."""
-    return why_missing(entry["figures"], metric, pace_names(entry["pace"]))
+    return WITHHELD if is_withheld(entry, metric) else why_missing(entry["figures"], metric, pace_names(entry["pace"]))
+
+
+def without_interval(entry: Document, why: str = "") -> str:
+    """Why a figure of an entry has no interval and no rank. why: why it has no value."""
+    return why or (f"n={entry['n']}: too few runs" if entry["n"] < ENOUGH_RUNS else "a run is zero or lacks this figure")
 
 
 def remark_of(entry: Document, metric: Metric) -> str:

@@ -19,7 +19,7 @@ from typing import Any
 from blkreel.analysis.metrics.definitions.headline import RELATIVE_PERFORMANCE, usable_keys, why_refused
 from blkreel.analysis.metrics.definitions.metric import SHARE, TEXT, Metric, pace_names
 from blkreel.analysis.metrics.definitions.registry import METRICS, find
-from blkreel.analysis.stats.intervals import welch
+from blkreel.analysis.stats.intervals import mean_of_runs, welch
 from blkreel.analysis.stats.ranking import ENOUGH_RUNS
 from blkreel.common import units
 from blkreel.common.errors import UsageError, did_you_mean
@@ -28,7 +28,7 @@ from blkreel.common.units import parse_size_bytes, parse_time_ns
 from blkreel.traces.format.condition import Condition as RunCondition
 from blkreel.traces.format.condition import differences
 
-from .figure import mean_of_runs, paths
+from .figure import paths
 from .workloads import FEWEST_WORKLOADS, Score, overview
 
 MET, NOT_MET, NOISE, UNKNOWN = "met", "not met", "noise", "unknown"

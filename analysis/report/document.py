@@ -29,7 +29,7 @@ from blkreel.analysis.metrics.partials.partial import Partial
 from blkreel.analysis.metrics.provider_limit import GroupLimit, ProviderLimit, group_limit, provider_limit
 from blkreel.analysis.metrics.run_times import RunTimes, why_no_slowdown
 from blkreel.analysis.metrics.stalls import stalls
-from blkreel.analysis.stats.intervals import geometric_mean, interval
+from blkreel.analysis.stats.intervals import interval, mean_of_runs
 from blkreel.analysis.stats.ranking import ENOUGH_RUNS, pairs, ranked
 from blkreel.common.binning import grouped
 from blkreel.common.device import drive_units, without_seed
@@ -217,7 +217,7 @@ def _headlines(pooled: Document, per_run: list[Document]) -> Document:
         value, values = pooled[metric.key], [run_figures[metric.key] for run_figures in per_run]
         numbers = [value for value in values if value is not None]
         if not metric.pooled and len(values) > 1:
-            value = geometric_mean(values)
+            value = mean_of_runs(values)
         several = len(numbers) > 1
         sure = interval(values) if len(values) >= ENOUGH_RUNS else None
         figures_of[metric.key] = {

@@ -1,7 +1,6 @@
 """One figure of a document by name, unrounded (--figure)."""
 
 import json
-from collections.abc import Sequence
 from typing import Any
 
 from blkreel.analysis.metrics.definitions.headline import (
@@ -13,9 +12,10 @@ from blkreel.analysis.metrics.definitions.headline import (
 )
 from blkreel.analysis.metrics.definitions.metric import BYTES, COUNT, IOPS, MB_S, NS, TEXT, pace_names
 from blkreel.analysis.metrics.definitions.registry import METRICS, find, value_at
-from blkreel.analysis.stats.intervals import geometric_mean
+from blkreel.analysis.stats.intervals import mean_of_runs
 from blkreel.common.errors import BlkreelError, UsageError, did_you_mean
 
+from .columns import is_withheld
 from .verdict import Document
 
 
@@ -43,9 +43,9 @@ def printed(document: Document, name: str) -> str:
         value = value[part]
     if isinstance(value, dict):
         raise UsageError(f"{path!r} is several figures", f"--figure takes {path}.{', '.join(value)}")
-    if "sections" in document and metric:
-        entry = document["sections"][0]["entries"][0]
-        if metric.key in entry["verdict"]["withheld"]:
+    entry = document.get("entry") or ("sections" in document and document["sections"][0]["entries"][0])
+    if entry and metric:
+        if is_withheld(entry, metric):
             raise BlkreelError(f"{name} cannot be given", "the verdict withholds it: list the reasons with --why")
         if metric in HEADLINE:
             value = entry["headline"][metric.key]["value"]
@@ -55,14 +55,6 @@ def printed(document: Document, name: str) -> str:
         raise BlkreelError(f"{name} cannot be given", why_missing(figures, metric, paces) if metric and paces else
                            _why(figures, path))
     return value if isinstance(value, str) else json.dumps(value)
-
-
-def mean_of_runs(values: Sequence[float | None]) -> float | None:
-    """The geometric mean of rates and times; the mean of numbers that may be zero. None if that of a run is missing."""
-    numbers = [value for value in values if value is not None]
-    if len(numbers) < len(values):
-        return None
-    return geometric_mean(numbers) or sum(numbers) / len(numbers)
 
 
 def with_unit(document: Document, name: str) -> str:

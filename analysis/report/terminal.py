@@ -5,12 +5,11 @@ The default is at most MOST_LINES lines at 80 columns. Whole columns and rows ar
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from rich.markup import escape
 
-from blkreel.analysis.metrics.definitions.headline import leading_metrics, why_missing
-from blkreel.analysis.metrics.definitions.metric import ALL_PACES, Metric, pace_names
+from blkreel.analysis.metrics.definitions.headline import leading_metrics
+from blkreel.analysis.metrics.definitions.metric import Metric, pace_names
 from blkreel.analysis.metrics.definitions.registry import CLASS_METRICS, METRICS, value_at
 from blkreel.analysis.stats.ranking import ENOUGH_RUNS
 from blkreel.common import units
@@ -20,7 +19,7 @@ from blkreel.common.text_table import TextColumn, fitting, in_parts, lines_of, s
 from blkreel.common.verdict import LEVELS
 
 from .answer import in_order, reasons, sentence
-from .columns import Column, columns_of, idle_words, remark_of, state_words
+from .columns import WITHHELD, Column, columns_of, idle_words, is_withheld, missing, remark_of, shown, state_words
 from .verdict import Document
 from .workloads import percent
 
@@ -82,21 +81,22 @@ def benchmark_lines(document: Document, width: int) -> list[str]:
 
 def report_lines(document: Document, width: int) -> list[str]:
     """All metrics of one run or trace: a table by class of I/O, and the others."""
-    figures, paces = document["entry"]["figures"], pace_names(document["entry"]["pace"])
-    rows = class_rows(figures, paces)
+    entry, paces = document["entry"], pace_names(document["entry"]["pace"])
+    rows = class_rows(entry)
     columns = [TextColumn("", [label for label, _ in rows], right=False),
                *(TextColumn(name, [cells[index] for _, cells in rows])
                  for index, name in enumerate(("reads", "writes", "other")))]
     lines = [line for part in in_parts(columns, width) for line in lines_of(part)]
     for metric in METRICS.values():
         if not metric.op and metric.listed and metric.meaningful(paces) and (
-                value := value_at(figures, metric.path)) is not None:
+                value := shown(entry, metric)) is not None:
             lines.append(escape(f"{metric.title}: {metric.unit.text(value)}"))
     return lines
 
 
-def class_rows(figures: Document, paces: Sequence[str] = ALL_PACES) -> list[tuple[str, list[str]]]:
+def class_rows(entry: Document) -> list[tuple[str, list[str]]]:
     """(label, a cell each for reads, writes, other) of the figures of one run, that have a meaning at its paces."""
+    figures, paces = entry["figures"], pace_names(entry["pace"])
     rows = []
     for row in CLASS_METRICS:
         metrics = [METRICS[f"{op}_{row.key}"] for op in CLASSES]
@@ -104,16 +104,16 @@ def class_rows(figures: Document, paces: Sequence[str] = ALL_PACES) -> list[tupl
         if not (row.listed and row.group and metrics[0].meaningful(paces)) or not any(values if row.optional else
                                      (figures[op].get(row.group, {}).get("n", 1) for op in CLASSES)):
             continue
-        rows.append((row.label, [_class_cell(figures, metric, value)
-                                 for metric, value in zip(metrics, values, strict=True)]))
+        rows.append((row.label, [_class_cell(entry, metric) for metric in metrics]))
     return rows
 
 
-def _class_cell(figures: Document, metric: Metric, value: Any) -> str:
+def _class_cell(entry: Document, metric: Metric) -> str:
+    value = shown(entry, metric)
     if value is None:
-        why = why_missing(figures, metric)
-        return why if why.startswith("n too small") else units.MISSING
-    return metric.unit.text(value) if figures[metric.op]["ops"] or metric.optional else units.MISSING
+        why = missing(entry, metric)
+        return why if why.startswith(("n too small", WITHHELD)) else units.MISSING
+    return metric.unit.text(value) if entry["figures"][metric.op]["ops"] or metric.optional else units.MISSING
 
 
 def _leading(section: Document) -> tuple[Metric, ...]:
@@ -309,18 +309,12 @@ def _labels(labels: Sequence[str], most: int) -> list[str]:
     return short if len(set(short)) == len(set(labels)) else list(labels)
 
 
-def _is_withheld(entry: Document, metric: Metric) -> bool:
-    return metric.key in entry["verdict"].get("withheld", ())
-
-
 def _value(column: Column, entry: Document) -> str:
-    return "withheld" if _is_withheld(entry, column.metric) else column.cell(entry).text
+    return WITHHELD if is_withheld(entry, column.metric) else column.cell(entry).text
 
 
 def _text(column: Column, entry: Document) -> str:
     """The value with its interval, or why there is none."""
-    if _is_withheld(entry, column.metric):
-        return "withheld"
     cell = column.cell(entry)
     if cell.value is None:
         return cell.note

@@ -169,6 +169,14 @@ def geometric_mean(values: Sequence[float | None]) -> float | None:
     return values[0] if len(set(values)) == 1 else math.exp(math.fsum(logs) / len(logs))
 
 
+def mean_of_runs(values: Sequence[float | None]) -> float | None:
+    """The geometric mean; the arithmetic mean if a run has zero. None of no values, and where one is unknown."""
+    numbers = [value for value in values if value is not None]
+    if len(numbers) < len(values) or not numbers:
+        return None
+    return geometric_mean(numbers) or sum(numbers) / len(numbers)
+
+
 def _logs(values: Sequence[float | None]) -> list[float] | None:
     logs = [math.log(value) for value in values if value is not None and 0 < value < math.inf]
     return sorted(logs) if len(logs) == len(values) else None

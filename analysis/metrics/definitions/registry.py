@@ -392,10 +392,10 @@ _WRITER = (
            "bytes written by the time the last write was due, to the millisecond / bytes due",
            lambda partial: formulas.written_on_time(partial.write, partial.keep_up), "higher", TIMED,
            "(lambda w: w[w.complete_ns // 10**6 <= w.due_ns.max() // 10**6].length_bytes.sum() / w.length_bytes.sum())"
-           "(writes[writes.due_ns >= 0])", short="On time", missing="no due times"),
+           "(writes[writes.due_ns >= 0])", short="On time", missing="no writes with due times"),
     Metric("writer_lag", "writer.lag_ns", "Lag of the last write", NS, "last completion of a write − last due time",
            lambda partial: partial.keep_up.lag_ns if partial.keep_up.bytes else None, "lower", TIMED,
-           "max(0, writes[writes.due_ns >= 0].complete_ns.max() - writes.due_ns.max())", missing="no due times"),
+           "max(0, writes[writes.due_ns >= 0].complete_ns.max() - writes.due_ns.max())", missing="no writes with due times"),
     Metric("offered_bytes", "writer.offered_bytes", "Offered writes", BYTES, "bytes that the plan wanted written",
            lambda partial: formulas.offered_bytes(partial.write)),
     Metric("written_share", "writer.written_share", "Share written", SHARE, "bytes written / offered bytes",

@@ -9,8 +9,10 @@ from blkreel.analysis.charts.model import Chart, Column, Row, Table
 from blkreel.analysis.charts.over_time import Panel, row_height, row_title, time_rows, zoomed_rows
 from blkreel.analysis.charts.series_style import drive_name
 from blkreel.analysis.charts.spec import TIMES, Axis, Datum, Spec, labels_by_scale, scale_axis, tooltip
+from blkreel.analysis.metrics.definitions.registry import METRICS
 from blkreel.analysis.metrics.measure import Measured
 from blkreel.analysis.metrics.partials.latency_points import LatencyPoints
+from blkreel.analysis.report.columns import shown
 from blkreel.analysis.report.document import Entry
 from blkreel.common import units
 from blkreel.common.errors import TraceError
@@ -91,9 +93,9 @@ def _caption(entry: Datum) -> list[str]:
     """p99 and maximum of the run that is drawn, a line for reads and one for writes."""
     lines = []
     for op in _OPS:
-        latency = entry["runs"][0]["figures"][op]["latency"]
-        latencies = [(name, latency[f"{name}_ns"]) for name in ("p99", "max") if latency[f"{name}_ns"] is not None]
-        lines.append(" · ".join(f"{op} {name} {units.duration(ns)}" for name, ns in latencies))
+        latencies = [(name, shown(entry["runs"][0], METRICS[key])) for name, key in (
+            ("p99", f"{op}_p99"), ("max", f"{op}_latency_max"))]
+        lines.append(" · ".join(f"{op} {name} {units.duration(ns)}" for name, ns in latencies if ns is not None))
     return [line for line in lines if line]
 
 

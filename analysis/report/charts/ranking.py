@@ -9,7 +9,7 @@ from blkreel.analysis.charts.series_style import SeriesStyle
 from blkreel.analysis.charts.spec import Axis, Datum, Spec
 from blkreel.analysis.metrics.definitions.headline import READ_THROUGHPUT, leading_metrics
 from blkreel.analysis.metrics.definitions.metric import Metric, pace_names
-from blkreel.analysis.report.columns import missing, remark_of
+from blkreel.analysis.report.columns import missing, remark_of, without_interval
 from blkreel.analysis.report.commands import column_of, path_of
 from blkreel.analysis.stats.ranking import ENOUGH_RUNS, best_first
 from blkreel.common.printable import within_sentence
@@ -109,10 +109,10 @@ def _row(entry: Datum, ranked_row: RankedEntry | None, metric: Metric) -> Row:
               f"{stem}_smallest{unit}": figure["smallest"], f"{stem}_largest{unit}": figure["largest"],
               "runs": entry["n"], "verdict": entry["verdict"]["level"]}
     why = {metric.column: missing(entry, metric)} if figure["value"] is None else {}
+    few = without_interval(entry, why.get(metric.column, ""))
     if not values["rank"]:
-        why["rank"] = f"n={entry['n']}: too few runs"
+        why["rank"] = few
     if figure.get("low") is None:
-        few = f"n={entry['n']}: too few runs"
         why |= {f"{stem}_low{unit}": few, f"{stem}_high{unit}": few}
     remark = remark_of(entry, metric)
     return Row(values, entry["label"], why, {metric.column: remark} if remark else {}, path=path_of(entry))

@@ -12,6 +12,7 @@ from blkreel.analysis.charts.series_style import SeriesStyle
 from blkreel.analysis.charts.spec import Axis, Datum, Point, Spec, finish
 from blkreel.analysis.metrics.definitions.headline import LOAD_TIME, READ_WAIT
 from blkreel.analysis.report.answer import noun
+from blkreel.analysis.report.columns import without_interval
 from blkreel.analysis.report.commands import path_of
 from blkreel.analysis.stats.ranking import ENOUGH_RUNS
 from blkreel.common import units
@@ -84,7 +85,8 @@ def _table(slowdowns: Sequence[tuple[Datum, dict[str, Any]]], title: str) -> Tab
             if not ratio:
                 why[f"{name}_slowdown"] = "not at this pace"
             if not sure:
-                why |= dict.fromkeys((f"{name}_low", f"{name}_high"), f"n={entry['n']}: too few runs")
+                why |= dict.fromkeys((f"{name}_low", f"{name}_high"),
+                                     without_interval(entry, why.get(f"{name}_slowdown", "")))
         if not entry.get("exposure"):
             why |= dict.fromkeys((column.key for column in EXPOSURE_COLUMNS), "not recorded by that version")
         rows.append(Row(values, entry["label"], why, path=path_of(entry)))

@@ -8,7 +8,9 @@ from blkreel.analysis.charts.spec import Datum
 from blkreel.analysis.charts.tail import Tail, tail_chart
 from blkreel.analysis.metrics.definitions.headline import LATENESS_P99, READ_P50, READ_RESPONSE_P99
 from blkreel.analysis.metrics.definitions.metric import pace_names
+from blkreel.analysis.metrics.definitions.registry import find
 from blkreel.analysis.metrics.partials.distributions import ENOUGH_BEYOND, PERCENTILES, Distribution
+from blkreel.analysis.report.columns import WITHHELD, is_withheld
 from blkreel.analysis.report.commands import command, path_of
 from blkreel.analysis.report.document import Entry
 from blkreel.common.printable import within_sentence
@@ -87,6 +89,9 @@ def _table(title: str, measured: Sequence[_Measured], key: str, formula: str) ->
     rows = []
     for entry, _, values in measured:
         why = {f"{name}_ns": f"n too small (n={values['n']:,})" for name in values["too_small"]}
-        cells: Datum = {"drive": entry["label"], **{name: values[name] for name, *_ in figures}}
+        why |= {name: WITHHELD for name, *_ in figures
+                if (metric := find(f"{key}.{name}")) and is_withheld(entry, metric)}
+        cells: Datum = {"drive": entry["label"],
+                        **{name: None if why.get(name) == WITHHELD else values[name] for name, *_ in figures}}
         rows.append(Row(cells, entry["label"], why, path=path_of(entry)))
     return Table(f"{title}: percentiles by nearest rank", columns, tuple(rows))

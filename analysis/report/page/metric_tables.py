@@ -5,7 +5,6 @@ from dataclasses import replace
 from typing import Any
 
 from blkreel.analysis.charts.model import Chart, Column, Row, Table
-from blkreel.analysis.metrics.definitions.headline import why_missing
 from blkreel.analysis.metrics.definitions.metric import pace_names
 from blkreel.analysis.metrics.definitions.registry import (
     CLASS_DISTRIBUTIONS,
@@ -14,7 +13,7 @@ from blkreel.analysis.metrics.definitions.registry import (
     class_metrics,
     value_at,
 )
-from blkreel.analysis.report.columns import headline_of, missing, remark_of
+from blkreel.analysis.report.columns import headline_of, missing, remark_of, shown
 from blkreel.analysis.report.commands import column_of, path_of
 from blkreel.analysis.report.verdict import Document
 from blkreel.common import units
@@ -52,9 +51,9 @@ def by_class(entry: Document) -> list[Chart]:
         why = {}
         for metric, column in zip(metrics, columns, strict=True):
             own = METRICS[f"{op}_{metric.key}"]
-            values[column.key] = value_at(figures, own.path)
+            values[column.key] = shown(entry, own)
             if values[column.key] is None:
-                why[column.key] = why_missing(figures, own)
+                why[column.key] = missing(entry, own)
         return Row(values, entry["label"], why, group=group, path=path_of(entry))
 
     def chart(id_: str, title: str, caption: str, columns: list[Column], rows: list[Row]) -> list[Chart]:

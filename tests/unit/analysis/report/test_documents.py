@@ -13,6 +13,7 @@ from emulated_accounts import account
 from small_trace import new_trace
 from synthetic_runs import MS, write_run, write_trace
 
+from blkreel import open as blkreel_open
 from blkreel.analysis.metrics.definitions.headline import EXPLAINED, HEADLINE
 from blkreel.analysis.metrics.definitions.registry import METRICS, value_at
 from blkreel.analysis.metrics.measure import Measured
@@ -215,6 +216,35 @@ def test_a_trace_without_rows_still_gives_a_page(tmp_path):
     assert document["entry"]["verdict"]["level"] == "invalid"
     assert "it holds no workload I/O" in document["entry"]["verdict"]["reasons"][0]["text"]
     assert "no reads" in {columns.missing(document["entry"], metric) for metric in HEADLINE}
+
+
+def test_only_json_has_a_withheld_value(blkreel, tmp_path):
+    """A page gave `no due times` as the reason, and the tables of a report gave the value."""
+    run = write_run(tmp_path / "run", seconds=6, withheld=("read_p99", "read_response_p99"))
+    entry = json.loads(blkreel("report", run, "--json").stdout)["entry"]
+    values = {key: METRICS[key].unit.text(value_at(entry["figures"], METRICS[key].path)).split()[0]
+              for key in entry["verdict"]["withheld"]}
+    for command in (["report", run, "--all"], ["report", run, "--format", "markdown"],
+                    ["compare", run, "--format", "markdown"],
+                    ["report", run, "--chart", "read-tail", "--format", "markdown"]):
+        told = blkreel(*command).stdout
+        assert "withheld" in told and "no due times" not in told
+        assert not [value for value in values.values() if f" {value} " in told]
+    assert "withholds it" in blkreel("report", run, "--figure", "read_p99", check=False).stderr
+    assert blkreel_open(run).headline.read_p99.isna().all()
+
+
+def test_a_share_that_is_zero_in_each_run_has_a_value(tmp_path):
+    runs = [tmp_path / name for name in "abcdef"]
+    for seed, run in enumerate(runs):
+        run.mkdir()
+        new_trace(run / "records.parquet", {"run": {
+            "label": "slow", "seed": seed, "issued_ops": 2, "pace": {"name": "original"},
+            "verdict": {"level": "valid", "reasons": [], "notes": [], "withheld": []}}}, schema=RUN_SCHEMA,
+            submit_ns=[0, 10**9], due_ns=[0, 10**9], op=1, latency_ns=10**10)
+    (entry,) = present.compare(runs)["sections"][0]["entries"]
+    on_time = entry["headline"]["written_on_time"]
+    assert (entry["n"], on_time["value"], on_time["low"], on_time["rank"]) == (6, 0, None, None)
 
 
 def test_a_run_that_issued_nothing_is_not_called_valid(tmp_path):

@@ -127,7 +127,7 @@ def test_a_page_loads_nothing_and_is_written_whole(tmp_path):
 
 
 def test_a_response_of_no_reads_lacks_reads_and_not_due_times():
-    shown = {"pace": {"name": "original"}, "figures": {"read": {"ops": 0, "response": {"n": 0}}}}
+    shown = {"pace": {"name": "original"}, "verdict": {}, "figures": {"read": {"ops": 0, "response": {"n": 0}}}}
     assert missing(shown, READ_RESPONSE_P99) == "no reads"
     shown["figures"]["read"]["ops"] = 5
     assert missing(shown, READ_RESPONSE_P99) == "no due times"
