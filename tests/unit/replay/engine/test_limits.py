@@ -141,15 +141,6 @@ def test_a_short_lane_in_the_background_does_not_end_the_run(a_plan, run_lanes):
     assert totals["time_limit"] is False
 
 
-def test_the_time_ends_lanes_in_the_background_too(a_plan, run_lanes):
-    lanes = [Lane(endless(a_plan, 0), 4), Lane(endless(a_plan, 1), 2, background=True)]
-    totals, records = run_lanes(lanes, stop_ns=60 * MS, simulated=(DRIVE,))
-    assert totals["time_limit"] is True
-    for lane in (0, 1):
-        assert_is_prefix(of_lane(records, lane), totals["lane_issued"][lane])
-        assert totals["lane_issued"][lane], "each had its turn"
-
-
 def test_the_background_waits_for_the_lanes_of_other_threads(a_plan, run_lanes):
     for _ in range(5):
         lanes = [Lane([a_plan(np.zeros(3, "i8"), stream=0)], 4, 0),

@@ -63,15 +63,6 @@ def file_of(io):
 IN_TIME = [(1, 100)] * 8
 
 
-def test_a_slower_drive_makes_the_thread_wait_for_what_was_in_time():
-    io = read_to_the_end(IN_TIME, [10] * 8)
-    assert io["blocked_ns"].tolist() == [0, 0, *[io["blocked_ns"][2]] * 6], "one wait"
-    plan = planned(Observed(THREADS), io)
-    assert [waited_for(plan, row) for row in range(8)] == [set(), set(), {0}, {1}, {2}, {3}, {4}, {5}]
-    slower = read_to_the_end(IN_TIME, [300] * 8)["submit_ns"].tolist()
-    assert issued(plan, [300] * 8) == slower and slower[-1] > io["submit_ns"][-1] + 600
-
-
 @cases(33)
 @given(windows=st.lists(st.tuples(st.integers(1, 4), st.integers(0, 60)), min_size=1, max_size=9),
        sizes=st.lists(st.integers(1, 9), min_size=1, max_size=3), data=st.data())

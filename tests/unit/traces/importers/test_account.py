@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from blkreel.common.errors import TraceError, UsageError
 from blkreel.traces.format.reader import open_trace
 from blkreel.traces.importers import ImportOptions, import_recording
-from blkreel.traces.importers.nearly_sorted import WAITING_ROWS, TooFarBack, nearly_sorted
+from blkreel.traces.importers.nearly_sorted import TooFarBack, nearly_sorted
 
 FIRST = 128166385295514663
 FIRST_NS = (FIRST - 116444736000000000) * 100
@@ -35,20 +35,13 @@ def test_rows_in_any_order_are_sorted_from_time_0(run_lines):
     frame, result = run_lines(*(line(number, offset=512 * number) for number in numbers))
     assert frame.submit_ns.tolist() == [500 * at for at in range(1000)]
     assert (frame.offset_bytes == frame.submit_ns // 100 * 512).all()
-    assert result.metadata["epoch_ns"] == FIRST_NS
+    assert (result.metadata["epoch_ns"], result.metadata["duration_ns"]) == (FIRST_NS, (4995 + 10) * 100)
     assert result.metadata["clock_pairs"] == [{"monotonic_ns": FIRST_NS, "realtime_ns": FIRST_NS}]
     back = np.diff(numbers) < 0
     ledger = result.metadata["ledger"]
     assert ledger["clock_back_steps"] == back.sum()
     reached = np.maximum.accumulate(numbers)
     assert ledger["clock_back_largest_ns"] == 100 * max(reached - numbers)
-
-
-def test_a_clock_that_steps_back_far_keeps_all_rows(run_lines):
-    day = 24 * 3600 * 10_000_000
-    frame, result = run_lines(*(line(day + number) for number in range(50)), *(line(number) for number in range(50)))
-    assert len(frame) == 100 and frame.submit_ns.is_monotonic_increasing
-    assert result.metadata["duration_ns"] == (day + 49 + 10) * 100
 
 
 def test_a_clock_that_steps_back_after_many_rows_keeps_all_rows(run_lines, tmp_path):
@@ -228,7 +221,3 @@ def test_rows_with_and_without_a_column_are_sorted_together():
     parts = list(nearly_sorted(iter([always | {"submit_ns": np.array([5]), "cpu": np.array([1], np.int16)},
                                      always | {"submit_ns": np.array([2])}])))
     assert parts[0]["submit_ns"].tolist() == [2, 5] and parts[0]["cpu"].tolist() == [-1, 1]
-
-
-def test_the_limit_is_above_the_ios_in_flight_of_any_drive():
-    assert WAITING_ROWS >= 65_536

@@ -232,13 +232,6 @@ def test_a_dump_of_blkparse_has_notices_at_absolute_times(rows_of):
     assert open_trace(result.path).metadata["threads"]["100"]["comm"] == "worker"
 
 
-def test_several_drives_are_kept_apart(rows_of):
-    recordings = [Recording(cpu=0).io(8, 10, 20, 30, device=device) for device in (SDA, SDB)]
-    rows, result = rows_of(*recordings, names=["sda.blktrace.0", "sdb.blktrace.0"])
-    assert rows.device.tolist() == [0, 1]
-    assert [one["minor"] for one in result.metadata["devices"]] == [0, 16]
-
-
 def test_what_a_killed_blktrace_leaves_is_taken_up_to_its_end(rows_of):
     half = Recording().io(8, 10, 20, 30).data[:-20]
     rows, result = rows_of(Recording(cpu=0).raw(half), Recording(cpu=1).io(64, 11, 21, 31).raw(bytes(100_000)))
