@@ -68,7 +68,7 @@ def served(columns, read_us, write_us, seed):
 @made_once
 def write_run(directory, label="fast drive", read_us=90, write_us=220, cap_ns=None, seed=1, seconds=12,
               verdict="valid", reasons=(), withheld=(), simulated=False, state="client", model="Example 980 500GB",
-              emulated=(), serial=None, block_bytes=512):
+              emulated=(), serial=None, block_bytes=512, firmware="1B4Q"):
     """A run directory of one drive and pace; returns its path."""
     columns, removed_ns = plan(seconds), 0
     if cap_ns is not None:
@@ -76,7 +76,7 @@ def write_run(directory, label="fast drive", read_us=90, write_us=220, cap_ns=No
     rows = served(columns, read_us, write_us, seed)
     directory.mkdir(parents=True)
     drive = {"name": "loop3", "path": "/dev/loop3", "major": 7, "minor": 3, "size_bytes": 8 << 30, "model": model,
-             "firmware": "1B4Q", "kind": "disk", "logical_block_bytes": block_bytes,
+             "firmware": firmware, "kind": "disk", "logical_block_bytes": block_bytes,
              "serial_hash": serial or f"hash of {label}"}
     count = len(rows["submit_ns"])
     with TraceWriter(directory / "records.parquet", RUN_SCHEMA) as writer:

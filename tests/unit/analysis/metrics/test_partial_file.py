@@ -21,17 +21,6 @@ from blkreel.common.errors import TraceError
 GOLDEN = TREE / "tests/golden"
 
 
-@pytest.mark.parametrize("name", ["trace-v1.parquet", "run-v1.parquet"])
-@pytest.mark.parametrize("exact", [True, False])
-def test_a_kept_partial_is_the_one_that_was_measured(name, exact):
-    measured = measure(GOLDEN / name, exact=exact)
-    cached = load(dump(measured.partial))
-    assert cached == measured.partial and figures(cached) == figures(measured.partial)
-    # Pooled with itself, from the file or not.
-    assert cached + cached == measured.partial + measured.partial
-    assert dump(cached) == dump(measured.partial)
-
-
 def test_a_long_trace_is_kept_in_little():
     random = np.random.default_rng(1)
     count = 300_000

@@ -80,11 +80,6 @@ def contrast(one, other):
     return (light + 0.05) / (dark + 0.05)
 
 
-def test_contrast_of_known_colors():
-    assert contrast("#000000", "#ffffff") == pytest.approx(21)
-    assert contrast("#777777", "#ffffff") == pytest.approx(4.48, abs=0.01)
-
-
 @pytest.mark.parametrize("theme", COLORS)
 @pytest.mark.parametrize(("front", "back", "least"), [*((*pair, 4.5) for pair in TEXTS),
                                                       *((mark, "page", 3) for mark in MARKS)])

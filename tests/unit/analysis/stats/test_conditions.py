@@ -7,8 +7,7 @@ import pytest
 from synthetic_runs import write_run, write_trace
 from synthetic_tests import MadeTest, closed_loop
 
-from blkreel.analysis.metrics.measure import measure
-from blkreel.analysis.report import conditions, document
+from blkreel.analysis.report import conditions
 from blkreel.analysis.stats.intervals import geometric_mean
 from blkreel.common.errors import UsageError
 
@@ -273,15 +272,6 @@ def test_exit_codes(blkreel, runs, tmp_path):
     done = blkreel("compare", trace, other, "--fail-if", "read_p50 > +10%", check=False)
     assert done.returncode == 3 and "[t, as captured (" in done.stderr
     assert "; no other run here is of this trace at this pace" in done.stderr
-
-
-def test_another_firmware_is_another_entry(tmp_path):
-    one, other = (measure(write_run(tmp_path / name, seed=seed, seconds=3)) for name, seed in
-                  (("a", 1), ("b", 2)))
-    other.metadata["run"]["drive"]["firmware"] = "2C01"
-    shown, _ = document.comparison([one, other])
-    assert [entry["label"] for entry in shown["sections"][0]["entries"]] == ["fast drive, firmware 1B4Q",
-                                                                            "fast drive, firmware 2C01"]
 
 
 def test_command_on_results_of_tests(blkreel, tmp_path):
