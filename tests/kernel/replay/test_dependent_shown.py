@@ -50,8 +50,7 @@ for offset in range(0, {READS} << 20, 1 << 20):
 """
 
 
-@pytest.mark.parametrize("kind", ["tp_btf", "raw_tp"])
-def test_computing_during_an_io_takes_its_time_on_a_faster_drive(require_root, blkreel, kind):
+def test_computing_during_an_io_takes_its_time_on_a_faster_drive(require_root, blkreel):
     """The thread falls asleep after its computing: the rest of the latency is blocked time, and goes."""
     if not Path("/dev/fuse").exists():
         pytest.skip("needs /dev/fuse: modprobe fuse")
@@ -59,8 +58,8 @@ def test_computing_during_an_io_takes_its_time_on_a_faster_drive(require_root, b
     try:
         empty_image(directory / "contents", 64 << 20)
         with slow_drive(directory / "contents", 20 * COMPUTE_NS) as drive:
-            blkreel("capture", drive, "--programs", kind, "--cold", "-o", directory / "slow.parquet", "--",
-                    sys.executable, "-c", READER, drive)
+            blkreel("capture", drive, "--cold", "-o", directory / "slow.parquet", "--", sys.executable, "-c", READER,
+                    drive)
         rows = open_trace(directory / "slow.parquet").table().to_pandas()
         replay(directory / "slow.parquet", FAST, "dependent", directory / "run")
         records = open_trace(directory / "run").table(["submit_ns", "source_row"]).to_pandas()

@@ -167,8 +167,8 @@ def test_heat_that_slows_a_drive_down_is_seen_beside_its_rate(found):
 
 def test_energy_is_what_the_drive_takes(found):
     document = found("qd1", "read_latency=100us,read_power=4W,write_power=6W,write_latency=100us,"
-                     "write_bandwidth=100GB/s,read_bandwidth=100GB/s", states="data", span="128MiB", time="4s",
-                     blocks="4KiB", block_time="1s", depths="1", depth_time="1s")
+                     "write_bandwidth=100GB/s,read_bandwidth=100GB/s", states="data", span="128MiB", time="1s",
+                     blocks="4KiB", block_time="100ms", depths="1", depth_time="100ms")
     text = json.dumps(document["tables"])
     assert "mb_per_j" in text
     row = next(row for row in document["tables"][0]["rows"] if row["io"] == "random read 4K")

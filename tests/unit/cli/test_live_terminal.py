@@ -85,8 +85,9 @@ def test_a_preparation_shows_what_it_writes(on_terminal):
 
 
 @pytest.mark.parametrize(("words", "environment"), [(["--no-live"], {}), ([], {"TERM": "dumb"})])
-def test_no_live_and_a_terminal_that_cannot_move_its_cursor_get_lines(replay, words, environment):
-    terminal = replay(*words, env=environment)
+def test_no_live_and_a_terminal_that_cannot_move_its_cursor_get_lines(on_terminal, trace, tmp_path, words, environment):
+    terminal = on_terminal("replay", trace, "--on", f"{DRIVE},clock=virtual", "-o", tmp_path / "run", *words,
+                           env=environment)
     assert terminal.wait() in (0, 3) and terminal.is_sane() and "3,000 I/Os" in unwrapped(terminal.text)
     assert "so far" not in terminal.text and "throughput  " not in terminal.text
     assert b"\x1b" not in terminal.raw or not environment

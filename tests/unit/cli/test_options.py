@@ -48,16 +48,12 @@ def options():
                 yield name, max(parameter.opts, key=len), parameter
 
 
-def by_name():
+def test_an_option_has_one_meaning():
+    """`--keep` once named a cache, a file and a time, and `--idle` a rest and a kind of replay."""
     named = {}
     for command, name, option in options():
         named.setdefault(name, []).append((command, option))
-    return named
-
-
-def test_an_option_has_one_meaning():
-    """`--keep` once named a cache, a file and a time, and `--idle` a rest and a kind of replay."""
-    for name, uses in by_name().items():
+    for name, uses in named.items():
         types = {("Choice" if isinstance(option.type, click.Choice) else type(option.type).__name__, option.is_flag,
                   name in ONE_OR_SEVERAL or option.multiple) for _, option in uses}
         assert len(types) == 1 or name in NUMBER_OR_NAME, f"{name}: {types}"
@@ -120,7 +116,7 @@ def test_force_overwrites_no_input(blkreel, tmp_path, monkeypatch, words):
 
 def test_force_overwrites_what_lies_beside_an_input(blkreel, tmp_path):
     write_run(tmp_path / "run")
-    for output, verb in (("page.html", "report"), ("part.parquet", "slice")):
+    for output, verb in (("figures.json", "report"), ("part.parquet", "slice")):
         (tmp_path / "run" / output).write_bytes(b"old")
         blkreel(verb, tmp_path / "run", "-o", tmp_path / "run" / output, "--force")
         assert (tmp_path / "run" / output).stat().st_size > 3

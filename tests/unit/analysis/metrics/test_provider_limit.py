@@ -17,7 +17,7 @@ from blkreel.replay.simulated.spec import typical_drives
 from blkreel.traces import samples
 
 SAMPLES = sorted(path.stem for path in Path(samples.__file__).parent.glob("*.parquet"))
-FAST = "nil:64GiB,clock=virtual,read_latency=200us,channels=2"
+FAST = "nil:64GiB,clock=virtual,read_latency=400us,channels=2"
 SLOW = "nil:64GiB,clock=virtual,read_latency=2ms,channels=8"
 RECIPE = """
 title = "limit"
@@ -51,11 +51,11 @@ def measured(command_server, tmp_path_factory):
 
 
 def test_iops_with_credit(measured):
-    """10,000 IOPS until the credit of 70,000 is spent, then 1,000."""
-    one = measured(f"{FAST},iops_limit=1000,iops_credit=70000")
+    """5,000 IOPS until the credit of 35,000 is spent, then 1,000."""
+    one = measured(f"{FAST},iops_limit=1000,iops_credit=35000")
     found = provider_limit(one.partial)
     assert found.iops == pytest.approx(1000, rel=0.01) and found.mb_s == pytest.approx(4.1, rel=0.01)
-    assert 70_000 / 9_000 - 1 < found.since_ns / 1e9 < 70_000 / 9_000 + 2.1
+    assert 35_000 / 4_000 - 1 < found.since_ns / 1e9 < 35_000 / 4_000 + 2.1
     document, _ = report(one)
     entry = document["entry"]
     assert entry["provider_limit"] == found.words and "1,000 IOPS (4.10 MB/s)" in found.words
@@ -65,7 +65,7 @@ def test_iops_with_credit(measured):
 
 
 def test_bandwidth_with_credit(measured):
-    one = measured(f"{FAST},rate_limit=125MB/s,rate_credit=10GB", block="128K")
+    one = measured(f"{FAST},rate_limit=125MB/s,rate_credit=5GB", block="128K")
     found = provider_limit(one.partial)
     assert found.mb_s == pytest.approx(125, rel=0.01) and "limited by the provider from" in found.words
 
@@ -125,8 +125,8 @@ def test_a_stall_is_in_the_verdict(measured):
 
 def test_no_stall_without_io_in_flight(measured):
     """The seconds after the last one of a run are no stall, nor those in which others complete."""
-    assert stalls(measured(FAST).partial) is None
-    assert stalls(measured(f"{FAST},stall_every=10s,stall_for=900ms").partial) is None
+    for drive in (FAST, f"{FAST},stall_every=3s,stall_for=900ms"):
+        assert stalls(measured(drive, seconds=8).partial) is None
 
 
 @pytest.mark.parametrize("name", SAMPLES)

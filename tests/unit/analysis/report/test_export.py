@@ -40,7 +40,7 @@ def test_a_picture_stands_alone(told, tmp_path):
 @pytest.mark.parametrize("width", [360, 1300])
 def test_the_width_is_that_of_the_whole_picture(told, width):
     charts = {chart.id: chart for section in told[1].sections for chart in section.charts}
-    for id_ in ("s1-read-wait", "s1-timeline", "s1-latency-over-time", "s1-read-tail", "s1-heat-reads"):
+    for id_ in ("s1-read-wait", "s1-timeline", "s1-heat-reads"):
         svg = export.picture(charts[id_], told[1], "svg", export.PictureSize(width))
         head = svg.split(">", 1)[0]
         assert f' width="{width}"' in head and (f'viewBox="0 0 {width}.00 ' in head or width == 360), id_

@@ -14,7 +14,7 @@ from waiting import wait_until
 from blkreel.analysis.scale import ReadOptions, cluster, fleet, measure_fleet
 from blkreel.common.errors import BlkreelError, TraceError, UsageError
 
-RUNS = 12
+RUNS = 6
 
 
 @pytest.fixture(scope="module")
@@ -26,11 +26,6 @@ def runs(tmp_path_factory):
         cut = write_run(root / "cut", "slow drive", read_us=400, write_us=900, seconds=30)
     return [cut, *(write_run(root / f"run-{number}", f"drive {number}", seed=number, seconds=6)
                    for number in range(1, RUNS))]
-
-
-@pytest.fixture(scope="module")
-def one_pass(runs):
-    return measure_fleet(runs, read_options=ReadOptions(jobs=1, keep=False)).measured
 
 
 @pytest.fixture(scope="module")
@@ -54,8 +49,9 @@ def test_ctrl_c_leaves_the_cluster_nothing_to_do(runs, three):
         wait_until(lambda: client.run_on_scheduler(lambda dask_scheduler: len(dask_scheduler.tasks)) == 0)
 
 
-def test_a_killed_worker_changes_no_digit(runs, one_pass, three, monkeypatch):
+def test_a_killed_worker_changes_no_digit(runs, three, monkeypatch):
     monkeypatch.setattr(fleet, "PART_ROWS", 2000)
+    one_pass = measure_fleet(runs, read_options=ReadOptions(jobs=1, keep=False)).measured
     before, ended = tree(runs[0].parent), []
 
     def on_rows(path, done, total):

@@ -118,19 +118,19 @@ def account(run):
 
 def test_each_repetition_starts_from_the_state_of_the_first(blkreel, repeated, image, tmp_path):
     blkreel("precondition", image, "--state", "client", "--rest", "1ms", "--seed", "5")
-    runs, result = tmp_path / "runs", repeated("--repeat", "3", "--json")
+    runs, result = tmp_path / "runs", repeated("--repeat", "2", "--json")
     document = json.loads(result.stdout)
-    assert [each["path"] for each in document["repetitions"]] == [str(runs / str(number)) for number in (1, 2, 3)]
+    assert [each["path"] for each in document["repetitions"]] == [str(runs / "1"), str(runs / "2")]
     assert document["complete"]
     invalid = [each for each in document["repetitions"] if each["run"]["verdict"]["level"] == "invalid"]
     assert result.returncode == (3 if invalid else 0)
-    for number in (1, 2, 3):
+    for number in (1, 2):
         run = account(runs / str(number))
         assert run["state"]["name"] == "client" and run["state"]["written_since_bytes"] == 0
         assert run["seed"] == number
     assert account(runs / "2")["state"]["prepared_at"] is not None
     assert f"{image} is in the state client again" in result.stderr
-    assert result.stderr.count("again") == 2, "the first run found the state as it was prepared"
+    assert result.stderr.count("again") == 1, "the first run found the state as it was prepared"
 
 
 def test_runs_that_differ_in_an_input_are_no_repetitions(blkreel, make_trace, tmp_path):
