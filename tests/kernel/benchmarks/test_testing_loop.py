@@ -21,13 +21,6 @@ RECIPE = TWO_DEPTHS.replace("50ms", "300ms").replace(
 
 
 @pytest.fixture
-def recipe(tmp_path):
-    path = tmp_path / "two-depths.toml"
-    path.write_text(RECIPE)
-    return path
-
-
-@pytest.fixture
 def started_test(blkreel):
     """Starts `blkreel test` in a session of its own; whatever is left of it in the end is killed."""
     processes = []
@@ -72,9 +65,11 @@ def assert_whole(output, depths=(1, 8)):
 
 
 @pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGKILL])
-def test_an_interruption_costs_one_step(blkreel, started_test, recipe, loop_drive, tmp_path, how):
+def test_an_interruption_costs_one_step(blkreel, started_test, loop_drive, tmp_path, how):
     output = tmp_path / "out"
     drive = loop_drive(DRIVE_BYTES)
+    recipe = tmp_path / "two-depths.toml"
+    recipe.write_text(RECIPE)
     process = started_test(recipe, "--on", drive, "-o", output, "--set", "time=20s")
     wait_until(lambda: measuring(output, "02"), process)
     helpers = helpers_of(process.pid)

@@ -21,17 +21,10 @@ def held(path):
     return b"".join(texts) + repr([table[name].to_pylist() for name in table.column_names]).encode()
 
 
-@pytest.fixture
-def program(tmp_path):
-    """A program with a name of its own."""
-    path = tmp_path / NAME
-    shutil.copy(shutil.which("dd"), path)
-    return path
-
-
 @pytest.mark.parametrize("options, names", [([], True), (["--private"], False)])
-def test_names_of_programs_and_the_command_line(loop_drive, blkreel, tmp_path, program, options, names):
+def test_names_of_programs_and_the_command_line(loop_drive, blkreel, tmp_path, options, names):
     drive, trace = loop_drive(), tmp_path / "t.parquet"
+    program = shutil.copy(shutil.which("dd"), tmp_path / NAME)
     image = subprocess.run(["losetup", "-nO", "BACK-FILE", drive], capture_output=True, text=True).stdout.strip()
     blkreel("capture", drive, "-o", trace, "--json", *options, "--", program, f"if={drive}", "of=/dev/null", "bs=4096",
             "count=50", "iflag=direct", "status=none")

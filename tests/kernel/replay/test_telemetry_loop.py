@@ -15,32 +15,19 @@ pytestmark = pytest.mark.kernel
 
 MIB, S = 1 << 20, 10**9
 DRIVE_BYTES = 32 * MIB
-TRUSTED_OR_LATE = (0, 3)  # other work on this machine may make I/Os late, which the verdict then says
 METER = "while :; do date '+%s.%N 4.5'; sleep 0.1; done"
 
 
-@pytest.fixture
-def trace(tmp_path):
-    """400 I/Os a second for so many seconds; writes only, so that nothing is written first."""
-    def make(seconds=3.0):
-        count = int(seconds * 400)
-        return new_trace(tmp_path / "t.parquet", drive_bytes=DRIVE_BYTES, submit_ns=np.arange(count) * 2_500_000,
-                         latency_ns=1000, offset_bytes=np.arange(count) % 4096 * 4096, op=1)
-
-    return make
-
-
-def replayed(blkreel, *arguments):
-    result = blkreel("replay", *arguments, check=False)
-    assert result.returncode in TRUSTED_OR_LATE, result.stderr
-    return result
-
-
-def test_samples_come_at_the_rate_and_on_the_clock_of_the_records(blkreel, loop_drive, trace, tmp_path):
+def test_samples_come_at_the_rate_and_on_the_clock_of_the_records(blkreel, loop_drive, tmp_path):
+    """A trace of writes, so that nothing is written first."""
+    number = np.arange(1200)
+    trace = new_trace(tmp_path / "t.parquet", drive_bytes=DRIVE_BYTES, submit_ns=number * 2_500_000, latency_ns=1000,
+                      offset_bytes=number * 4096, op=1)
     began_ns = time.monotonic_ns()
-    result = replayed(blkreel, trace(), "--on", loop_drive(DRIVE_BYTES), "-o", tmp_path / "run", "-v", "--why",
-                      "--power-command", METER, "--sample", "5Hz")
+    result = blkreel("replay", trace, "--on", loop_drive(DRIVE_BYTES), "-o", tmp_path / "run", "-v", "--why",
+                     "--power-command", METER, "--sample", "5Hz", check=False)
     ended_ns = time.monotonic_ns()
+    assert result.returncode in (0, 3), result.stderr  # other work on this machine may make I/Os late
     records, found = open_trace(tmp_path / "run"), read_telemetry(tmp_path / "run")
     run = records.metadata["run"]
     assert found.epoch_ns == records.metadata["epoch_ns"]

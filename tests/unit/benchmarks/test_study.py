@@ -208,22 +208,17 @@ def test_a_pattern_is_all_that_matches(runs):
         blkreel.open(str(runs[0].parent / "c*"))
 
 
-@pytest.fixture
-def quick_test(tmp_path):
-    test = MadeTest(tmp_path / "qd1", "none of ours")
+def test_a_test_is_the_runs_of_its_steps(tmp_path):
+    made = MadeTest(tmp_path / "qd1", "none of ours")
     for name, cost_ns in (("slow", 200_000), ("fast", 50_000)):
-        test.step(name, {}, closed_loop(2000, cost_ns))
-    test.step("later", status="waiting")
-    return test.path
-
-
-def test_a_test_is_the_runs_of_its_steps(quick_test):
-    test = blkreel.open(quick_test)
+        made.step(name, {}, closed_loop(2000, cost_ns))
+    made.step("later", status="waiting")
+    test = blkreel.open(made.path)
     assert test.labels == ["01-slow", "02-fast"] and test.rows == 4000
     reads = test.metrics.loc["read"].set_index("label")
     assert reads.latency_p50_ns.to_dict() == {"01-slow": 200_000, "02-fast": 50_000}
     assert test.steps.status.to_dict() == {"01-slow": "done", "02-fast": "done", "03-later": "waiting"}
-    assert blkreel.open([quick_test, COMPILE]).labels == ["qd1/01-slow", "qd1/02-fast", "compile"]
+    assert blkreel.open([made.path, COMPILE]).labels == ["qd1/01-slow", "qd1/02-fast", "compile"]
     with pytest.raises(blkreel.BlkreelError, match="unknown report"):
         _ = test.results
 

@@ -28,12 +28,6 @@ def root(user, monkeypatch):
     monkeypatch.setattr(os, "geteuid", lambda: 0)
 
 
-@pytest.fixture
-def sudo(root, monkeypatch):
-    monkeypatch.setenv("SUDO_UID", "1000")
-    monkeypatch.setenv("SUDO_GID", "1000")
-
-
 def test_a_program_called_by_its_path(user):
     assert as_typed(NEXT, [str(PROGRAM), "replay"]) == f"next: {PROGRAM} report runs/a"
     relative = os.path.relpath(PROGRAM)
@@ -67,7 +61,9 @@ def test_root_needs_no_sudo(root):
     assert as_typed("run: sudo blkreel doctor", [str(PROGRAM)]) == f"run: {PROGRAM} doctor"
 
 
-def test_a_caller_of_sudo_needs_it_again_for_drives_only(sudo):
+def test_a_caller_of_sudo_needs_it_again_for_drives_only(root, monkeypatch):
+    monkeypatch.setenv("SUDO_UID", "1000")
+    monkeypatch.setenv("SUDO_GID", "1000")
     assert as_typed("then: blkreel replay t --on /dev/sdx", [str(PROGRAM)]) == (
         f"then: sudo {PROGRAM} replay t --on /dev/sdx")
     assert as_typed(NEXT, [str(PROGRAM), "replay"]) == f"next: {PROGRAM} report runs/a"

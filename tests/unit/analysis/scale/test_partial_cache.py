@@ -19,14 +19,9 @@ from blkreel.traces.format.reader import open_trace
 
 
 @pytest.fixture
-def keep_all(monkeypatch):
-    """Also of few rows."""
+def fleet(tmp_path, monkeypatch):
+    """A directory of three runs and a trace, of few rows, whose figures are kept nevertheless."""
     monkeypatch.setattr(partial_cache, "MIN_ROWS", 0)
-
-
-@pytest.fixture
-def fleet(tmp_path, keep_all):
-    """A directory of three runs and a trace."""
     for number in range(3):
         write_run(tmp_path / "fleet" / f"run-{number}", f"drive {number}", seed=number, seconds=6)
     write_trace(tmp_path / "fleet" / "captured.parquet", seconds=6)

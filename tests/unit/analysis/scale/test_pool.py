@@ -45,17 +45,13 @@ def at_once(monkeypatch):
     monkeypatch.setattr(fleet, "PART_ROWS", 900)
 
 
-@pytest.fixture
-def in_this_process(monkeypatch):
+@pytest.mark.parametrize("exact", [True, False])
+def test_a_run_in_parts_has_the_digits_of_one_pass(cut_run, at_once, exact, monkeypatch):
     """Cut as for a pool of four, and then done here: what is tested is the cutting."""
     class Cut(SerialRunner):
         parallel = 4
 
     monkeypatch.setattr(fleet, "_runner", lambda traces, read_options: Cut())
-
-
-@pytest.mark.parametrize("exact", [True, False])
-def test_a_run_in_parts_has_the_digits_of_one_pass(cut_run, at_once, in_this_process, exact, monkeypatch):
     cuts, real = [], fleet._cut
     monkeypatch.setattr(fleet, "_cut", lambda *arguments: cuts.append(real(*arguments)) or cuts[-1])
     (parts,) = measure_fleet([cut_run], exact=exact, read_options=ReadOptions(keep=False)).measured

@@ -59,11 +59,6 @@ def assert_one_line(error: BlkreelError):
     assert error.remedy
 
 
-def test_what_is_written_as_toml_here_is_what_was_read():
-    for name, told in TELLS.items():
-        assert tomllib.loads(whole(told).decode()) == told, name
-
-
 @cases(20)
 @given(st.sampled_from(PLACES), st.sampled_from(JUNK), st.booleans(), st.sampled_from([10**12, 64 << 20]))
 def test_a_recipe_with_something_wrong_anywhere(place, junk, quick, size_bytes):

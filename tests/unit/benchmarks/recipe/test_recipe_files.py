@@ -32,11 +32,6 @@ def measured(name, role=None, **options):
     return [step for step in steps(name, **options) if step.do == "measure" and role in (None, step.role)]
 
 
-def only(items):
-    assert len(items) == 1
-    return items[0]
-
-
 def test_every_recipe_is_installed_and_there_is_one_for_each_row_of_the_method():
     assert recipe_names() == NAMES
     assert set(NAMES) >= {"mixed-burst", "mixed-burst-2016", "mixed-random", "mixed-sequential", "consistency",
@@ -256,7 +251,7 @@ def test_trace_consistency_is_the_published_method():
 
 def test_the_random_writes_of_trace_consistency_are_whole_blocks_of_the_drive():
     writes = measured("trace-consistency", "writes", block_bytes=4096)
-    assert {only(step.streams).block_bytes for step in writes} == {4096}
+    assert {stream.block_bytes for step in writes for stream in step.streams} == {4096}
 
 
 def test_trace_consistency_without_a_second_fill():

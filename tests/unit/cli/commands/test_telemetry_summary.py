@@ -26,15 +26,9 @@ def block(sys_tree, path):
     entry.symlink_to(disk)
 
 
-@pytest.fixture
-def installed(monkeypatch):
-    found = {}
-    monkeypatch.setattr("blkreel.cli.requirements.checks.find_program", found.get)
-    return found
-
-
-def test_doctor_tells_whose_temperature_is_known(tmp_path, installed):
-    sys_tree = Sys(tmp_path / "sys")
+def test_doctor_tells_whose_temperature_is_known(tmp_path, monkeypatch):
+    installed, sys_tree = {}, Sys(tmp_path / "sys")
+    monkeypatch.setattr("blkreel.cli.requirements.checks.find_program", installed.get)
     block(sys_tree, f"{PCI}/nvme/nvme0/nvme0n1")
     block(sys_tree, "devices/pci0000:00/ata1/host0/target0:0:0/0:0:0:0/block/sda")
     block(sys_tree, "devices/virtual/block/loop0")

@@ -142,13 +142,9 @@ def node(tmp_path):
     return path
 
 
-def replace_node(path):
-    (path.parent / "another").rename(path)
-
-
 def test_a_node_that_was_replaced_since_the_checks_is_not_erased(nvme, node):
     asked, target = nvme(ABLE), replace(TARGET, path=node, identity=Identity.named(node))
-    replace_node(node)
+    (node.parent / "another").rename(node)
     with pytest.raises(SafetyError, match="was replaced after it was checked; nvme id-ns was not run"):
         erase.format_drive(target, progress)
     with pytest.raises(SafetyError, match="nvme sanitize-log was not run"):

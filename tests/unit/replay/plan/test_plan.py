@@ -46,11 +46,6 @@ def planned(plan):
     return {name: values.tolist() for name, values in joined(plan.batches()).items()}
 
 
-def ranges_of(placed):
-    return [(int(start), int(end)) for part in placed.batches()
-            for start, end in zip(part.start, part.end, strict=True)]
-
-
 def make_plan(trace, target, **options):
     return plan_trace(trace, target, **{"pace": ORIGINAL, "idle": ALL_IDLE} | options)
 
@@ -167,7 +162,8 @@ def test_what_is_read_first_is_written_before(trace, target):
     rows = [(0, 0, 8192, READ), (1, 8192, 4096, WRITE), (2, 8192, 8192, READ), (3, 65536, 4096, DISCARD),
             (4, 65536, 4096, READ)]
     plan = make_plan(trace(*rows), target)
-    assert ranges_of(plan.drives[0].prefill) == [(0, 8192), (12288, 16384)]
+    (prefill,) = plan.drives[0].prefill.batches()
+    assert (prefill.start.tolist(), prefill.end.tolist()) == ([0, 12288], [8192, 16384])
     declined = make_plan(trace(*rows), target, prefill=False)
     assert not len(declined.drives[0].prefill)
     assert declined.drives[0].unwritten.bytes == plan.drives[0].prefill.bytes
