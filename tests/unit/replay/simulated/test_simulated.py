@@ -187,12 +187,6 @@ def test_the_cache_is_still_full_in_the_next_run_and_rests_empty_it(fast_bytes):
     simulated.erase(target.simulated)
 
 
-def test_a_discard_of_all_empties_the_cache(on_drive, fast_bytes, a_plan):
-    assert fast_bytes(SLC) == 64 * MIB
-    on_drive(SLC, a_plan(np.arange(4) * (256 << 20), op=OPS["discard"], length_bytes=256 << 20))
-    assert fast_bytes(SLC) == 64 * MIB
-
-
 def test_its_clock_and_its_heat_go_on(on_drive, a_plan):
     spec = "nil:1GiB,clock=virtual,ambient=20C,heating=10C/W,idle_power=1W,read_power=5W,thermal_time=10s"
     target = find_target(spec)

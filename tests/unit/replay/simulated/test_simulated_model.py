@@ -22,13 +22,6 @@ def latencies(rows):
     return rows["complete_ns"] - rows["submit_ns"]
 
 
-@pytest.mark.parametrize(("depth", "iops"), [(1, 12_500), (8, 100_000), (16, 200_000), (64, 200_000)])
-def test_throughput_rises_with_depth_until_the_channels_are_all_busy(on_drive, a_plan, depth, iops):
-    spec = "nil:64GiB,clock=virtual,read_latency=80us,channels=16,read_bandwidth=1000GB/s"
-    totals, rows = on_drive(spec, a_plan(np.zeros(20_000, "i8")), depth=depth)
-    assert len(rows["op"]) / totals["wall_ns"] * S == pytest.approx(iops, rel=0.01)
-
-
 def slowdown(on_drive, a_plan, drive):
     """Time of reads of 2 GiB in pieces of 512 KiB, two at a time, beside writes at 110 MB/s over their time alone.
 
