@@ -23,6 +23,11 @@ from .model import MAX_SLOWDOWN, FittedModel
 
 _SIMULATIONS = 40  # of each cause
 _POLISHED = 2  # causes, the best ones
+# Misfit from which writes may have filled a cache, and simulations to find it.
+_POOR, _CACHE_SIMULATIONS = 0.1, 150
+_CACHES = (1 / 16, 1 / 8, 1 / 4, 1 / 2)  # of what was written
+_LONG_BYTES = 128 << 10
+_FIRST_STEP, _LAST_STEP = 1.0, 0.03  # in powers of 2
 _MIN_IOS = 50  # of a size
 _SHARES = (np.arange(200) + 0.5) / 200
 _FARTHEST = 10.0
@@ -31,12 +36,15 @@ _DIES = (4, 32)
 _PROGRAMS_NS = (2e5, 1e6, 5e6)
 _SHORTEST_NS = 1e4
 _FREE_LINK = 1e11  # from such a value on a link limits nothing
-_LEAST = {"write_bandwidth": 1e4, "link": 1e5, "program_ns": 1e3, "read_slowdown": 1.0, "channels": 1}
-_MOST = {"write_bandwidth": 1e12, "link": 1e12, "program_ns": 1e9, "read_slowdown": MAX_SLOWDOWN, "channels": 256}
+_LEAST = {"write_bandwidth": 1e4, "link": 1e5, "program_ns": 1e3, "read_slowdown": 1.0, "channels": 1,
+          "cache": 1e5, "cache_bandwidth": 1e4, "cache_program": 1e3, "cache_fold": 0.0, "cache_drain": 0.0}
+_MOST = {"write_bandwidth": 1e12, "link": 1e12, "program_ns": 1e9, "read_slowdown": MAX_SLOWDOWN, "channels": 256,
+         "cache": 1e14, "cache_bandwidth": 1e12, "cache_program": 1e9, "cache_fold": 1e12, "cache_drain": 1e12}
 # Sizes of the first steps of a search, in powers of 2.
 _STEPS = {"write_bandwidth": -0.3, "link": 0.3, "program_ns": 0.4, "read_slowdown": 0.5, "channels": -1.5}
 
 Values = Mapping[str, float]
+FitOf = Callable[[str, FittedModel, Values], "Fit"]
 
 
 class ContendedLoad:
@@ -123,8 +131,8 @@ def loads_of(runs: Sequence[MeasuredRun], progress: Progress) -> list[ContendedL
             backgrounds = ((background.spec, background.phase, background.lead_ns)
                            for background in run.account.background)
             beside[run.workload, *backgrounds].append(run)
-    return [ContendedLoad(same, [run for run in runs if same[0].has_background and not run.has_background
-                                 and run.workload == same[0].workload], progress) for same in beside.values()]
+    return [ContendedLoad(same, [run for run in runs if not run.has_contention and run.workload == same[0].workload],
+                          progress) for same in beside.values()]
 
 
 @dataclass(frozen=True)
@@ -165,7 +173,42 @@ def contention_fits(model: FittedModel, runs: Sequence[MeasuredRun], progress: P
     fits = []
     for start in starts[:_POLISHED]:
         fits.append(_searched(start, fit_of))
+    fits.sort(key=lambda fit: fit.misfit)
+    of_programs = next((fit for fit in fits if "program_ns" in fit.values), None)
+    contended = [run for run in runs if (run.op == WRITE).any() and run.has_contention]
+    if of_programs and contended and fits[0].misfit > _POOR:
+        fits.append(_with_cache(of_programs, contended, fit_of))
     return sorted(fits, key=lambda fit: fit.misfit)
+
+
+def _with_cache(best: Fit, runs: Sequence[MeasuredRun], fit_of: FitOf) -> Fit:
+    """With a write cache that fills up: first writes are fast, then as slow as the dies that program them."""
+    length_bytes, latency_ns = (np.concatenate([getattr(run, name)[run.op == WRITE] for run in runs])
+                                for name in ("length_bytes", "latency_ns"))
+    is_long = length_bytes >= min(_LONG_BYTES, length_bytes.max())
+    slow, fast = np.quantile(length_bytes[is_long] * 1e9 / np.maximum(latency_ns[is_long], 1), (0.25, 0.9)).tolist()
+    written_bytes = max(int(run.length_bytes[run.op == WRITE].sum()) for run in runs)
+    values = {**best.values, "write_bandwidth": slow, "cache_bandwidth": fast,
+              "cache_program": best.values["program_ns"] / 10, "cache_fold": slow / 4, "cache_drain": slow / 2}
+    starts = [fit_of("cache", best.model, {**values, "cache": share * written_bytes}) for share in _CACHES]
+    return _stepped(min(starts, key=lambda fit: fit.misfit), fit_of)
+
+
+def _stepped(fit: Fit, fit_of: FitOf) -> Fit:
+    """The best fit that steps of one value after the other find, shorter where neither direction is better (Hooke and
+    Jeeves, 1961): with many values Nelder and Mead's simplex takes too long."""
+    steps, simulations = dict.fromkeys(fit.values, _FIRST_STEP), 0
+    while simulations < _CACHE_SIMULATIONS and max(map(abs, steps.values())) > _LAST_STEP:
+        for key, step in list(steps.items()):
+            for power in (step, -step):
+                simulations += 1
+                tried = fit_of(fit.cause, fit.model, {**fit.values, key: fit.values[key] * 2.0 ** power})
+                if tried.misfit < fit.misfit:
+                    fit, steps[key] = tried, power
+                    break
+            else:
+                steps[key] /= 2.5
+    return fit
 
 
 def _program_times(loads: Sequence[ContendedLoad]) -> tuple[float, ...]:
@@ -200,10 +243,12 @@ def with_values(base: FittedModel, values: Values) -> FittedModel:
         del limited["link"]
     elif "link" in limited:
         limited["link"] = max(limited["link"], base.bandwidth[READ])
-    return replace(base, bandwidth=[base.bandwidth[READ], write_bandwidth], **limited)  # type: ignore[arg-type]
+    cache = {key: limited.pop(key) for key in [*limited] if key.startswith("cache")}
+    return replace(base, bandwidth=[base.bandwidth[READ], write_bandwidth], cache=cache,
+                   **limited)  # type: ignore[arg-type]
 
 
-def _searched(start: Fit, fit_of: Callable[[str, FittedModel, Values], Fit]) -> Fit:
+def _searched(start: Fit, fit_of: FitOf) -> Fit:
     from scipy.optimize import minimize  # takes half a second to load
 
     best, keys = start, list(start.values)

@@ -182,7 +182,9 @@ def _with_writes(model: FittedModel, runs: Sequence[MeasuredRun], progress: Prog
 
 def _with_own_writes(model: FittedModel, own: Sequence[MeasuredRun], progress: Progress) -> FittedModel:
     """The model with writes and flushes of runs that have many of their own. Reads beside these are fitted later."""
-    return _in_rounds(model, own, progress, _OF_WRITES_ALONE, lambda compared: compared.write_misfit)[0] if own else model
+    if not own:
+        return model
+    return _in_rounds(model, own, progress, _OF_WRITES_ALONE, lambda compared: compared.write_misfit)[0]
 
 
 def _in_rounds(model: FittedModel, runs: Sequence[MeasuredRun], progress: Progress, mask: np.ndarray,

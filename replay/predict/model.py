@@ -1,5 +1,6 @@
 """A simulated drive while it is fitted."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -17,7 +18,8 @@ _FLUSH = OPS["flush"]
 class FittedModel:
     """latency_ns: of the operations in their channel. bandwidth: bytes/s of reads and of writes. link: bytes/s of both
     together, program_ns: for which a write holds a die; None if they cost reads nothing. commands: on which it works at
-    once, None for any number. spread: factors of the latencies of reads and writes, at SPREAD_SHARES."""
+    once, None for any number. cache: keys of the simulated drive that describe its write cache, with bytes, bytes/s and
+    ns; empty if it never filled up. spread: factors of the latencies of reads and writes, at SPREAD_SHARES."""
 
     size_bytes: int
     channels: int
@@ -27,6 +29,7 @@ class FittedModel:
     link: float | None = None
     program_ns: float | None = None
     commands: int | None = None
+    cache: Mapping[str, float] = field(default_factory=dict)
     spread: dict[int, np.ndarray] = field(default_factory=lambda: {op: np.ones(len(SPREAD_SHARES))
                                                                    for op in (READ, WRITE)})
 
@@ -45,6 +48,8 @@ class FittedModel:
                 **({} if self.link is None else {"link": f"{self.link:.0f}/s"}),
                 **({} if self.program_ns is None else {"program": ns(self.program_ns)}),
                 **({} if self.commands is None else {"commands": str(self.commands)}),
+                **{key: ns(value) if key == "cache_program" else f"{value:.0f}{'' if key == 'cache' else '/s'}"
+                   for key, value in self.cache.items()},
                 "read_spread": spread(READ), "write_spread": spread(WRITE)}
 
     def drive(self) -> SimulatedDrive:

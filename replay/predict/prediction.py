@@ -193,7 +193,7 @@ def file_text(runs: Sequence[MeasuredRun], words: Mapping[str, str], drive: Mapp
     name = drive.get("model") or drive.get("name") or "drive"
     facts: dict[str, Any] = {"drive": str(name), "firmware": str(drive.get("firmware") or ""),
                              "runs": len(runs), "traces": len({run.workload for run in runs}),
-                             "held_out": errors.held_out, "version": version, **_reads_beside(runs),
+                             "held_out": errors.held_out, "version": version, **_reads_beside(runs, "cache" in words),
                              **{f"{key}_error": round(value, 4) for key, value in errors.largest().items()}}
     if left_open := sum(run.slowdown is not None and not run.slowdown.is_decided for run in errors.runs):
         facts["slowdown_by_writes_open"] = left_open
@@ -207,14 +207,16 @@ def file_text(runs: Sequence[MeasuredRun], words: Mapping[str, str], drive: Mapp
     return "\n".join(lines) + "\n"
 
 
-def _reads_beside(runs: Sequence[MeasuredRun]) -> dict[str, int]:
-    """Sizes of the reads of runs with many writes, without the least and the largest 1 %, and what a run wrote."""
+def _reads_beside(runs: Sequence[MeasuredRun], has_cache: bool) -> dict[str, int]:
+    """Sizes of the reads of runs with many writes, without the least and the largest 1 %. What a run wrote, if no cache
+    was full then."""
     sizes = [run.length_bytes[run.op == READ] for run in runs if run.has_contention]
     if not sizes:
         return {}
     least, largest = np.quantile(np.concatenate(sizes), (0.01, 0.99), method="nearest")
+    written_bytes = max(int(run.length_bytes[run.op == WRITE].sum()) for run in runs)
     return {"reads_from_bytes": int(least), "reads_to_bytes": int(largest),
-            "written_bytes": max(int(run.length_bytes[run.op == WRITE].sum()) for run in runs)}
+            **({} if has_cache else {"written_bytes": written_bytes})}
 
 
 def _toml(value: str | bool | int | float) -> str:
