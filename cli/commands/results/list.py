@@ -53,8 +53,8 @@ def command(catalog: Path | None, drive_texts: tuple[str, ...], workload_texts: 
     else:
         console = Console()
         if rows:
-            for part in text_table.in_parts(_columns(rows), console.width) if detail.everything else [
-                    _fitting(rows, console.width)]:
+            columns = _columns(rows) if detail.everything else _fitting(rows, console.width)
+            for part in text_table.in_parts(columns, console.width):
                 console.print_lines(text_table.lines_of(part))
         left = f", {table.num_rows - len(rows)} more: --all" if table.num_rows > len(rows) else ""
         print(printable(f"{opened.directory}: {table.num_rows:,} result{'' if table.num_rows == 1 else 's'}{left}"))
@@ -62,7 +62,8 @@ def command(catalog: Path | None, drive_texts: tuple[str, ...], workload_texts: 
 
 
 def _fitting(rows: list[dict[str, Any]], width: int) -> list[TextColumn]:
-    """The columns that fit. Long names are cut: without drive, workload, value and verdict a result says nothing."""
+    """The columns that fit, and drive, workload, value and verdict in any case: without one of them a result says
+    nothing. Long names are cut."""
     columns = _columns(rows)
     id_, drive, workload, headline, verdict = columns[:5]
     room = width - id_.width - headline.width - verdict.width - 4 * text_table.GAP
@@ -71,7 +72,8 @@ def _fitting(rows: list[dict[str, Any]], width: int) -> list[TextColumn]:
         most = max(_FEWEST_LETTERS, room // 2, room - min(drive.width, workload.width))
         columns = _columns([{**row, **{
             key: text_table.shortened(row[key], most) for key in ("label", "workload_title")}} for row in rows])
-    return text_table.fitting(columns, width)
+    fitting = text_table.fitting(columns, width)
+    return fitting if fitting[:5] == columns[:5] else columns[:5]
 
 
 def _columns(rows: list[dict[str, Any]]) -> list[TextColumn]:

@@ -61,6 +61,9 @@ def test_a_long_name_hides_neither_value_nor_verdict_of_a_list(results, made, tm
     lines = results("list")[1].splitlines()
     assert lines[0].split()[:5] == ["id", "drive", "workload", "headline", "verdict"]
     assert any("A drive with a" in line and "Game load" in line for line in lines)
+    monkeypatch.setenv("COLUMNS", "40")
+    text = results("list")[1]
+    assert {"drive", "workload", "headline", "verdict"} <= set(text.split()) and "MB/s" in text, "in two tables"
 
 
 def test_add_again_changes_nothing_and_names_what_failed(results, made, catalog):
