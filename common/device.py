@@ -158,12 +158,12 @@ def whole_disk(block: Path) -> Path:
 
 
 def underlying_disks(block: Path) -> list[Path]:
-    """The sysfs directories of the drives below a dm or md volume; of the drive itself otherwise."""
+    """The sysfs directories of the drives below a dm or md volume, each once; of the drive itself otherwise."""
     disk = whole_disk(block)
     slaves = sorted((disk / "slaves").glob("*"))
     if not slaves:
         return [disk]
-    return [lower for slave in slaves for lower in underlying_disks(slave.resolve())]
+    return list(dict.fromkeys(lower for slave in slaves for lower in underlying_disks(slave.resolve())))
 
 
 def multipath_paths(disk: Path, block_root: Path = SYS / "class/block") -> list[Path]:

@@ -69,9 +69,11 @@ def _invalid(run: Run) -> Iterator[Reason]:
         yield reason("unsupported_ios", "invalid",
                      f"{count:,} I/Os not issued, because this drive does not support them: {name}", None, count, 0)
     if run.unwritten_bytes:
+        remedy = ("they are behind the capacity of their zones" if run.prefill else
+                  "replay without --no-prefill")
         yield reason("unwritten_reads", "invalid",
                      f"{format_bytes(run.unwritten_bytes)} read that were never written, which a drive answers "
-                     "without its flash: replay without --no-prefill", None, run.unwritten_bytes, 0)
+                     f"without its flash: {remedy}", None, run.unwritten_bytes, 0)
     if run.foreign_ios:
         yield reason("external_io", "invalid", f"{run.foreign_ios:,} external I/Os on the drive", None,
                      run.foreign_ios, 0)

@@ -108,10 +108,12 @@ def test_volumes_are_followed_down_to_their_drives(sysfs):
     second = sysfs.disk("sda", "8:0")
     crypt = sysfs.disk("dm-0", "253:0")
     volume = sysfs.disk("dm-1", "253:1")
-    for upper, lower in ((crypt, part), (volume, crypt), (volume, second)):
+    pool = sysfs.disk("dm-2", "253:2")  # a thin pool has its metadata and its data on one drive
+    for upper, lower in ((crypt, part), (volume, crypt), (volume, second), (pool, crypt), (pool, part)):
         (upper / "slaves").mkdir(exist_ok=True)
         (upper / "slaves" / lower.name).symlink_to(lower)
     assert [found.name for found in underlying_disks(volume)] == ["nvme0n1", "sda"]
+    assert [found.name for found in underlying_disks(pool)] == ["nvme0n1"]
 
 
 def test_a_directory_leads_to_its_drive_through_its_partition(sysfs, tmp_path):
