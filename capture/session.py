@@ -60,7 +60,7 @@ _ATTACH_TIMEOUT_S = 300  # the kernel verifies them: over a minute in a busy vir
 class CaptureResult:
     """missing: messages about I/Os that the trace lacks. incomplete: about those without a latency.
 
-    trustworthy: as ledger.is_trustworthy().
+    trustworthy: as ledger.is_trustworthy(). duration_ns: of a flight recorder without the time that it dropped.
     """
 
     path: Path
@@ -299,7 +299,8 @@ class _Session:
             trustworthy = ledger.is_trustworthy(ended)
         return CaptureResult(
             path=path, metadata=metadata, interrupted=self.interrupted, ios=ios, bytes=moved,
-            duration_ns=metadata["duration_ns"], missing=missing, incomplete=incomplete,
+            duration_ns=metadata["duration_ns"] - ((self.ring and self.ring.dropped_until_ns) or 0),
+            missing=missing, incomplete=incomplete,
             trustworthy=trustworthy,
             command_exit_code=self.workload.exit_code if self.workload else None)
 

@@ -73,16 +73,17 @@ def test_only_the_last_rows_are_held(started, loop_drive, tmp_path):
 
 def test_what_is_older_than_asked_for_is_dropped(started, loop_drive, tmp_path):
     drive = loop_drive()
-    process = started(drive, "--keep", "1s")
+    process = started(drive, "--keep", "1s", "--json")
     read(drive, 4000)
     wait_until(lambda: dropped(tmp_path) > 3900, process)
     read(drive, 50, 4000)  # few I/Os become old, too
     wait_until(lambda: dropped(tmp_path) > 4000, process)
     read(drive, 100, 5000)
     process.send_signal(signal.SIGINT)
-    process.communicate(timeout=300)
+    stdout, _ = process.communicate(timeout=300)
     trace = open_trace(tmp_path / "t.parquet")
     assert_last_are_held(trace, [*range(4050), *range(5000, 5100)])
+    assert json.loads(stdout)["duration_ns"] < trace.metadata["duration_ns"] - 10**9, "that of what is held"
 
 
 def test_a_signal_saves_what_is_held_and_the_capture_goes_on(started, blkreel, loop_drive, tmp_path):
