@@ -167,7 +167,9 @@ def _holders(disk: Path, nodes: Mapping[str, str]) -> Iterator[Use]:
     for name in nodes.values():
         block = disk if name == disk.name else disk / name
         for holder in sorted((block / "holders").glob("*")):
-            stop = {"md": f"mdadm --stop /dev/{holder.name}"}.get(holder.name[:2], f"dmsetup remove /dev/{holder.name}")
+            stop = {"md": f"mdadm --stop /dev/{holder.name}",
+                    "bc": f"echo 1 >/sys/block/{holder.name}/bcache/stop"}.get(
+                        holder.name[:2], f"dmsetup remove /dev/{holder.name}")
             yield Use(f"/dev/{name}", f"part of the volume {holder.name}", stop)
 
 

@@ -158,7 +158,8 @@ def test_a_mounted_partition_bars_reads_too(fake):
         safety.check(fake.target(), writes=False, destroy=None, argv=ARGV, kernel=fake.kernel)
 
 
-@pytest.mark.parametrize(("holder", "remedy"), [("dm-3", "dmsetup remove"), ("md127", "mdadm --stop /dev/md127")])
+@pytest.mark.parametrize(("holder", "remedy"), [("dm-3", "dmsetup remove"), ("md127", "mdadm --stop /dev/md127"),
+                                                ("bcache0", "echo 1 >/sys/block/bcache0/bcache/stop")])
 @pytest.mark.parametrize("block", [".", "sdx1"])
 def test_held_by_a_volume(fake, holder, remedy, block):
     (fake.block / block / "holders" / holder).mkdir()
