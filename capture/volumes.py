@@ -1,31 +1,20 @@
 """The volumes of a capture (dm, md, bcache): the kind of each, and its place on the devices below it."""
 
-import fcntl
 import re
-import struct
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from pathlib import Path
 
-from blkreel.common.device import SYS, Drive, block_directory, blocks_under, drive_of, whole_disk
+from blkreel.common.device import SYS, Drive, block_directory, blocks_under, dm_targets, drive_of, whole_disk
 from blkreel.common.errors import UsageError
 from blkreel.common.system import integer_in, text_in
 from blkreel.traces.format.metadata_types import Volume, VolumePart
 
 _SECTOR_BYTES = 512  # of sysfs and of tables of dm
 
-# include/uapi/linux/dm-ioctl.h: struct dm_ioctl, struct dm_target_spec, DM_TABLE_STATUS, and two of its flags.
-_CONTROL = Path("/dev/mapper/control")
-_HEADER = struct.Struct("=3I3Ii3IQ128s129s7x")
-_TARGET = struct.Struct("=QQiI16s")
-_TABLE_STATUS = 0xC138FD0C
-_STATUS_TABLE, _BUFFER_FULL = 1 << 4, 1 << 8
-_MAX_TABLE_BYTES = 4 << 20
 # Targets that are linear on one device: which word of their parameters is the device; its offset is the next one.
 _DEVICE_WORD = {"linear": 0, "delay": 0, "flakey": 0, "crypt": 3}
 _UUID_KINDS = {"CRYPT": "dm-crypt", "LVM": "dm (LVM)", "mpath": "dm-multipath"}
-
-DmTarget = tuple[int, int, str, str]  # first sector, sectors, type, parameters
 
 
 def volumes_from(blocks: Iterable[Path]) -> list[Volume]:
@@ -100,7 +89,7 @@ def _of_md(disk: Path, below: list[Path]) -> tuple[str, list[VolumePart]]:
 
 def _of_dm(disk: Path, below: list[Path]) -> tuple[str, list[VolumePart]]:
     """Also bcache, and any other volume without a table. The table takes root; without it no place is known."""
-    targets = _dm_table(text_in(disk / "dev")) if (disk / "dm").is_dir() else None
+    targets = dm_targets(text_in(disk / "dev")) if (disk / "dm").is_dir() else None
     if targets is None:
         kind = re.sub(r"\d+$", "", disk.name).rstrip("-")
         if uuid := text_in(disk / "dm/uuid"):
@@ -127,34 +116,3 @@ def _part(block: Path, volume_sector: int, sectors: int, sector: int | None) -> 
     return {"name": whole_disk(block).name, "volume_offset_bytes": volume_sector * _SECTOR_BYTES,
             "length_bytes": sectors * _SECTOR_BYTES,
             "offset_bytes": None if sector is None else (start + sector) * _SECTOR_BYTES}
-
-
-def _dm_table(number: str) -> list[DmTarget] | None:
-    """The lines of the table of a dm device, MAJOR:MINOR. None without the permission to read it."""
-    major, minor = (int(part) for part in number.split(":"))
-    encoded = (minor & 0xFF) | major << 8 | (minor & ~0xFF) << 12
-    size = 64 << 10
-    while size <= _MAX_TABLE_BYTES:
-        buffer = bytearray(size)
-        _HEADER.pack_into(buffer, 0, 4, 0, 0, size, _HEADER.size, 0, 0, _STATUS_TABLE, 0, 0, encoded, b"", b"")
-        try:
-            with _CONTROL.open("rb", buffering=0) as control:
-                fcntl.ioctl(control, _TABLE_STATUS, buffer)
-        except OSError:
-            return None
-        start, count, flags = (_HEADER.unpack_from(buffer)[index] for index in (4, 5, 7))
-        if not flags & _BUFFER_FULL:
-            return _targets(bytes(buffer[start:]), count)
-        size *= 4
-    return None
-
-
-def _targets(table: bytes, count: int) -> list[DmTarget]:
-    targets: list[DmTarget] = []
-    at = 0
-    for _ in range(count):
-        first, sectors, _, following, kind = _TARGET.unpack_from(table, at)
-        parameters = table[at + _TARGET.size:].partition(b"\0")[0]
-        targets.append((first, sectors, *(text.rstrip(b"\0").decode(errors="replace") for text in (kind, parameters))))
-        at = following
-    return targets

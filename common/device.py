@@ -1,8 +1,10 @@
 """Identify the drive behind a device node, a partition or a directory, and describe it."""
 
+import fcntl
 import os
 import re
 import stat
+import struct
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import asdict, dataclass
@@ -21,6 +23,16 @@ _NAME_DRIVE = "name a directory on a drive, or one of: blkreel drives"
 
 # Transports of NVMe whose connection may stall.
 NETWORKS = ("tcp", "rdma", "fc")
+
+# include/uapi/linux/dm-ioctl.h: struct dm_ioctl, struct dm_target_spec, DM_TABLE_STATUS, and two of its flags.
+_DM_CONTROL = Path("/dev/mapper/control")
+_DM_HEADER = struct.Struct("=3I3Ii3IQ128s129s7x")
+_DM_TARGET = struct.Struct("=QQiI16s")
+_TABLE_STATUS = 0xC138FD0C
+_STATUS_TABLE, _BUFFER_FULL = 1 << 4, 1 << 8
+_MAX_TABLE_BYTES = 4 << 20
+
+DmTarget = tuple[int, int, str, str]  # first sector, sectors, type, parameters or state
 
 StrPath = str | os.PathLike[str]
 
@@ -309,3 +321,36 @@ def _serial(disk: Path) -> str:
 def _active_scheduler(text: str) -> str:
     """mq-deadline of `none [mq-deadline] kyber`."""
     return text.partition("[")[2].partition("]")[0] or text
+
+
+def dm_targets(number: str, *, state: bool = False) -> list[DmTarget] | None:
+    """The lines of the table of a dm device, MAJOR:MINOR. None without the permission to read it. state: with the state
+    of each target, as `dmsetup status` prints it, instead of its parameters."""
+    major, minor = (int(part) for part in number.split(":"))
+    encoded = (minor & 0xFF) | major << 8 | (minor & ~0xFF) << 12
+    size = 64 << 10
+    while size <= _MAX_TABLE_BYTES:
+        buffer = bytearray(size)
+        _DM_HEADER.pack_into(buffer, 0, 4, 0, 0, size, _DM_HEADER.size, 0, 0, 0 if state else _STATUS_TABLE, 0, 0,
+                             encoded, b"", b"")
+        try:
+            with _DM_CONTROL.open("rb", buffering=0) as control:
+                fcntl.ioctl(control, _TABLE_STATUS, buffer)
+        except OSError:
+            return None
+        start, count, flags = (_DM_HEADER.unpack_from(buffer)[index] for index in (4, 5, 7))
+        if not flags & _BUFFER_FULL:
+            return _targets(bytes(buffer[start:]), count)
+        size *= 4
+    return None
+
+
+def _targets(table: bytes, count: int) -> list[DmTarget]:
+    targets: list[DmTarget] = []
+    at = 0
+    for _ in range(count):
+        first, sectors, _, following, kind = _DM_TARGET.unpack_from(table, at)
+        parameters = table[at + _DM_TARGET.size:].partition(b"\0")[0]
+        targets.append((first, sectors, *(text.rstrip(b"\0").decode(errors="replace") for text in (kind, parameters))))
+        at = following
+    return targets

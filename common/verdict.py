@@ -33,8 +33,9 @@ CODES = {
     "unsupported_ios": "the drive does not support an operation of the trace",
     "unwritten_reads": "blocks were read that were never written",
     "external_io": "other programs used the drive",
-    "array_copies": "an md array below or beside the target copied data between its drives (resync, check, recover)",
-    "array_incomplete": "an md array below or beside the target lacked drives",
+    "array_copies": "an array (md, LVM RAID) below or beside the target copied data between its drives (resync, check, "
+                    "recover)",
+    "array_incomplete": "an array (md, LVM RAID) below or beside the target lacked drives",
     "page_cache": "the target is accessed through the page cache",
     "slow_link": "the link is slower or narrower than drive and slot support, or became so during the run",
     "drive_errors": "new media or uncorrectable errors of the drive",

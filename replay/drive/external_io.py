@@ -4,7 +4,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
 
-from blkreel.common.device import SYS, multipath_paths
+from blkreel.common.device import SYS, dm_targets, multipath_paths
 from blkreel.common.system import integer_in, text_in
 from blkreel.traces.format.metadata_types import ArrayUse
 
@@ -56,7 +56,8 @@ def beside(disk: Path, own: Sequence[Path] = ()) -> list[Path]:
 
 
 def arrays_at_work(target: Target) -> list[ArrayUse]:
-    """md arrays of which the target has a part, or which share a drive with it, that lack drives or copy between them.
+    """Arrays (md, dm-raid) of which the target has a part, or which share a drive with it, that lack drives or copy
+    between them.
 
     The kernel counts these copies on the drives only, among the I/Os of the array itself.
     """
@@ -68,9 +69,12 @@ def arrays_at_work(target: Target) -> list[ArrayUse]:
 
 def array_use(block: Path) -> ArrayUse:
     """action, missing_drives: "" and 0 of any other drive, and of an array without redundancy."""
-    action = text_in(block / "md/sync_action")
-    return {"name": block.name, "action": "" if action in ("idle", "frozen") else action,
-            "missing_drives": integer_in(block / "md/degraded")}
+    action, missing = text_in(block / "md/sync_action"), integer_in(block / "md/degraded")
+    for _, _, kind, state in (dm_targets(text_in(block / "dev"), state=True) or []) if (block / "dm").is_dir() else ():
+        if kind == "raid":  # of LVM: `raid1 2 AA 131072/131072 idle 0 0 -`, D for each drive that failed
+            words = state.split()
+            action, missing = words[4] if len(words) > 4 else "", words[2].count("D") if len(words) > 2 else 0
+    return {"name": block.name, "action": "" if action in ("idle", "frozen") else action, "missing_drives": missing}
 
 
 def _stack(disk: Path) -> list[Path]:

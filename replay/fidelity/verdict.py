@@ -79,7 +79,7 @@ def _invalid(run: Run) -> Iterator[Reason]:
                      run.foreign_ios, 0)
     for name, action in {use["name"]: use["action"] for use in run.arrays if use["action"]}.items():
         yield reason("array_copies", "invalid", f"{name} copied data between its drives ({action}): wait until it is "
-                     f"done (mdadm --wait /dev/{name})")
+                     f"done ({'mdadm --wait' if name.startswith('md') else 'dmsetup status'} /dev/{name})")
     if run.page_cache:
         yield reason("page_cache", "invalid",
                      "I/O through the page cache: attach the image with losetup --direct-io=on")

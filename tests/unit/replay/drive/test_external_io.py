@@ -4,7 +4,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from blkreel.replay.drive.external_io import DiskCount, arrays_at_work, beside, count_of_disk
+from blkreel.replay.drive import external_io
+from blkreel.replay.drive.external_io import DiskCount, array_use, arrays_at_work, beside, count_of_disk
 
 
 @pytest.fixture
@@ -53,6 +54,16 @@ def test_what_shares_a_drive_with_a_volume(tmp_path):
     assert beside(thin) == [other_thin, home, disk / "sda1", disk / "sda2"]
     assert beside(thin, [other_thin]) == [home, disk / "sda1", disk / "sda2"], "in one run"
     assert beside(disk) == []
+
+
+@pytest.mark.parametrize(("state", "action", "missing"), [
+    ("raid1 2 AA 131072/131072 idle 0 0 -", "", 0), ("raid1 2 aa 4096/131072 resync 0 0 -", "resync", 0),
+    ("raid6_zr 4 AADA 131072/131072 recover 0 0 -", "recover", 1), ("", "", 0)])
+def test_the_state_of_an_array_of_lvm(tmp_path, monkeypatch, state, action, missing):
+    (tmp_path / "dm-4/dm").mkdir(parents=True)
+    monkeypatch.setattr(external_io, "dm_targets", lambda number, state: [(0, 131072, "raid", text)])
+    text = state
+    assert array_use(tmp_path / "dm-4") == {"name": "dm-4", "action": action, "missing_drives": missing}
 
 
 def test_an_array_that_copies_or_lacks_drives(tmp_path):
