@@ -206,7 +206,8 @@ def _log_axis(axis: Axis, kind: str, values: Sequence[float], low: float, high: 
 
 
 def _with_room(low: float, high: float, room: float) -> tuple[float, float]:
-    high = high if high > low else low + 1
+    if low == high:  # a single value, however small, is at an end of the axis
+        low, high = min(low, 0.0), max(high, 0.0) or float(low == 0)
     return low, high + (high - low) * room / (1 - room)
 
 

@@ -64,3 +64,10 @@ def test_a_static_picture_has_room_for_names_in_a_wide_font():
                        SeriesStyle(("A name of 23 characters",), {}), Axis("x"))
     axis = _with_label_room(shorter, inline_data(shorter))["layer"][0]["encoding"]["y"]["axis"]
     assert axis["minExtent"] >= 23 * 7
+
+
+@pytest.mark.parametrize("value", [0.001, 5.0])
+def test_the_axis_of_a_single_value_ends_there(value):
+    """One of 0.001 s/GB was drawn at the beginning of an axis that ended at 1.001."""
+    spec = bar_rows("bars", [Bar("A", value, 0)], SeriesStyle(("A",), {}), Axis("x"))
+    assert spec["layer"][0]["encoding"]["x"]["scale"]["domain"] == [0, value]
