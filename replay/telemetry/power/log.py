@@ -17,9 +17,16 @@ from blkreel.common.errors import BlkreelError, UsageError, os_errors
 from .samples import UNIX_SINCE_S, ClockPairs, PowerSamples, cleaned
 
 _TIME_NAMES = re.compile(r"time|date|second|^t\b|elapsed|stamp", re.IGNORECASE)
-_POWER_NAMES = re.compile(r"power|watt|^p\b|^w\b|\(w\)|\[w\]", re.IGNORECASE)
+_POWER_NAMES = re.compile(r"power|watt|^p\b|^[muµμk]?w\b|\([muµμk]?w\)|\[[muµμk]?w\]", re.IGNORECASE)
+_TOTAL_NAMES = re.compile(r"\btot|\bsum\b|^(power|watts?|[pw])\b(?!.*factor)", re.IGNORECASE)
+# At the end of a column's name: Time (ms), power_mW, 12V current uA.
+_UNIT = re.compile(r"(?:^|[\s_,(\[])(n|nano|u|µ|μ|micro|m|milli|k|kilo|)"
+                   r"(?:s|secs?|seconds?|w|watts?|v|volts?|a|amps?|amperes?)[)\]]?$", re.IGNORECASE)
+_PREFIXES = {"": 1.0, "n": 1e-9, "nano": 1e-9, "u": 1e-6, "µ": 1e-6, "μ": 1e-6, "micro": 1e-6, "m": 1e-3, "milli": 1e-3,
+             "k": 1e3, "kilo": 1e3}
 _EXAMPLE = "write it as --power-log FILE,offset=SECONDS,columns=TIME:WATTS"
-# A time since 1970 in one of these units lies between 2001 and 2286; relative times are in seconds.
+# A time since 1970 in one of these units lies between 2001 and 2286; relative times are in seconds, if none is named.
+_LATEST_S = 1e10
 _UNIX_UNITS_S = ((1e9, 1e10, 1.0), (1e12, 1e13, 1e-3), (1e15, 1e16, 1e-6), (1e18, 1e19, 1e-9))
 _MOST_BYTES = 1 << 30
 _SAMPLE_LINES = 20  # from which the separator and the number of columns are found
@@ -31,7 +38,8 @@ _REPEATED_S = 900.0  # less than what clocks are set back at the end of summer t
 @dataclass(frozen=True)
 class PowerLog:
     """offset_s: added to the log's times. columns: time and watts, or time, volts and amperes; each a name in the
-    first line, or a number from 1. Empty: the columns named time and power, else the first two.
+    first line, or a number from 1. Empty: the columns named time and power, else the first two. The prefix of a unit
+    at the end of a name (mW, mA, ms) counts.
     of_several_runs: times since a run's start are refused, because they do not identify the run.
     """
 
@@ -47,15 +55,18 @@ class PowerLog:
         """
         rows = _rows(self.path)
         columns, first_row = self._columns(rows)
+        units = _units(rows[0] if first_row else (), columns)
+        factor = math.prod(unit or 1.0 for unit in units[1:])
         seconds: list[float] = []
         watts, invalid = [], 0
         for row in rows[first_row:]:
-            time_s, power_w = _time_s(row, columns[0], seconds[-1] if seconds else 0.0), _product(row, columns[1:])
-            if time_s is None or power_w is None:
+            time_s = _time_s(row, columns[0], units[0], seconds[-1] if seconds else 0.0)
+            power = _product(row, columns[1:])
+            if time_s is None or power is None:
                 invalid += 1
                 continue
             seconds.append(time_s)
-            watts.append(power_w)
+            watts.append(power * factor)
         if not seconds:
             raise self._no_sample()
         notes = [f"{invalid:,} lines without a time and watts left out"] if invalid else []
@@ -71,8 +82,9 @@ class PowerLog:
         """Whether its times are since 1970. Raises as read() does."""
         rows = _rows(self.path)
         columns, first_row = self._columns(rows)
+        unit_s = _units(rows[0] if first_row else (), columns)[0]
         for row in rows[first_row:]:
-            if (time_s := _time_s(row, columns[0])) is not None:
+            if (time_s := _time_s(row, columns[0], unit_s)) is not None:
                 return time_s >= UNIX_SINCE_S
         raise self._no_sample()
 
@@ -110,6 +122,11 @@ class PowerLog:
         if has_head:
             times = [index for index, name in enumerate(head) if _TIME_NAMES.search(name)]
             powers = [index for index, name in enumerate(head) if _POWER_NAMES.search(name) and index not in times[:1]]
+            # Of several rails none is the drive's power, unless one is the total or has no further name.
+            if len(powers) > 1:
+                powers = [index for index in powers if _TOTAL_NAMES.search(head[index])]
+                if len(powers) != 1:
+                    raise BlkreelError(f"{self.path} has several columns of power: {', '.join(head)}", _EXAMPLE)
             if times and powers:
                 return [times[0], powers[0]], 1
         if width != 2:
@@ -182,13 +199,22 @@ def _separator(lines: Sequence[str]) -> str:
     return " "
 
 
-def _time_s(row: Sequence[str], column: int, before_s: float = 0.0) -> float | None:
-    """Seconds, since 1970 or relative, of a number or an ISO 8601 date. before_s: of the sample before."""
+def _units(head: Sequence[str], columns: Sequence[int]) -> list[float | None]:
+    """The unit at the end of each column's name, in s, W, V or A; None without one."""
+    matches = [_UNIT.search(head[column].strip()) if column < len(head) else None for column in columns]
+    return [_PREFIXES[match[1].lower()] if match else None for match in matches]
+
+
+def _time_s(row: Sequence[str], column: int, unit_s: float | None, before_s: float = 0.0) -> float | None:
+    """Seconds, since 1970 or relative, of a number or an ISO 8601 date. unit_s: of the numbers, None if it is not
+    named. before_s: of the sample before."""
     if column >= len(row):
         return None
     value = _number(row[column])
     if value is None:
         return _date_s(row[column], before_s)
+    if unit_s and abs(value * unit_s) < _LATEST_S:
+        return value * unit_s
     for least, most, unit_s in _UNIX_UNITS_S:
         if least <= value < most:
             return value * unit_s

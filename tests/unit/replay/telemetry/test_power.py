@@ -181,6 +181,12 @@ START = 1010 * S  # the run began ten seconds after the first pair
     ("time,power\n-60,4\n-59.5,5\n-59,6\n", {"offset_s": 60.0}),
     (f"time,power\n{UNIX + 13},4\n{UNIX + 13.5},5\n{UNIX + 14},6\n", {"offset_s": -3.0}),
     ("\ufefftime,power\r\n0,4\r\n0.5,5\r\n1,6\r\n", {}),
+    # The units of the names count.
+    ("Time uS,5V power uW,12V power uW,Tot power uW\n0,1,1,4000000\n500000,1,1,5000000\n1000000,1,1,6000000\n", {}),
+    ("time,power,power factor\n0,4,1\n0.5,5,1\n1,6,1\n", {}),
+    ("Time uS,12V voltage mV,12V power uW\n0,12000,4000000\n500000,12000,5000000\n1000000,12000,6000000\n", {}),
+    ("t (ms),Bus (V),I [mA]\n0,2,2000\n500,2,2500\n1000,2,3000\n", {"columns": ("1", "Bus (V)", "I [mA]")}),
+    (f"time (s),power_mW\n{UNIX + 10}000,4000\n{UNIX + 10}500,5000\n{UNIX + 11}000,6000\n", {}),
 ])
 def test_a_log_of_any_make_comes_onto_the_runs_clock(tmp_path, text, more):
     found = log_of(tmp_path, text, **more).read(PAIRS, START)
@@ -229,6 +235,7 @@ def test_lines_that_are_none_are_counted(tmp_path):
 
 @pytest.mark.parametrize(("text", "more", "words"), [
     ("", {}, "is empty"), ("time,power\n", {}, "no line with"), ("a,b,c\n1,2,3\n", {}, "columns of time and.*a, b, c"),
+    ("time,3.3V power,12V power\n0,1,2\n", {}, "several columns of power"),
     ("1,2,3\n", {}, "columns of time and"), ("time,power\n0,1\n", {"columns": ("time", "watts")}, "no column 'watts'"),
     ("0,1\n", {"columns": ("1", "3")}, "no column '3'"), ("hello\nworld\n", {}, "columns of time and|no line")])
 def test_a_log_that_cannot_be_read_says_how_it_could(tmp_path, text, more, words):
