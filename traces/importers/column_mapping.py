@@ -236,12 +236,19 @@ class ColumnMapping(SourceFormat):
             if name == "device" and pa.types.is_integer(values.type):
                 return values.fill_null(-1)
             return pc.dictionary_encode(values.cast(pa.string()).fill_null("").cast(pa.binary()))
+        if pa.types.is_dictionary(values.type):
+            values = values.cast(values.type.value_type)
+        if pa.types.is_string(values.type) or pa.types.is_large_string(values.type):
+            return self._parquet_numbers(name, values)
         shift = self._shift_units() if name == "time" else 0
         missing = values.is_null().to_numpy(zero_copy_only=False)
         if pa.types.is_timestamp(values.type) or pa.types.is_duration(values.type):
             self._has_zones |= pa.types.is_timestamp(values.type) and values.type.tz is not None
             unit_ns = {"s": 1_000_000_000, "ms": 1_000_000, "us": 1000, "ns": 1}[values.type.unit]
             plain = scaled(values.cast(pa.int64()).fill_null(0).to_numpy(zero_copy_only=False), unit_ns)
+        elif self._fields[name].unit == "datetime":
+            raise UsageError(f"column {self._fields[name].column!r} has the type {values.type}, not dates",
+                             f"give its unit, as in {name}={self._fields[name].column}:s@unix")
         elif pa.types.is_integer(values.type):
             integers = values.fill_null(0).to_numpy(zero_copy_only=False)
             huge = integers > np.iinfo(np.int64).max
@@ -264,6 +271,16 @@ class ColumnMapping(SourceFormat):
         if name == "latency":
             plain = np.where(plain == -self._fields[name].factor, -1, plain)
         return np.where(missing, -1 if name in _UNKNOWABLE else INVALID, plain)
+
+    def _parquet_numbers(self, name: str, texts: pa.Array) -> np.ndarray:
+        """Numbers or dates that are written as text, as in a text table."""
+        table = TextTable([column := self._column(name, 0)])
+        numbers, faults = table.converted(texts.cast(pa.string()).fill_null("").cast(pa.binary()), column)
+        self._has_zones |= table.has_zones
+        if name == "time":
+            self._has_whole_times &= table.has_whole_times
+        bad = np.logical_or.reduce([np.zeros(len(numbers), bool), *faults.values()])
+        return np.asarray(self._values(name, np.where(bad, INVALID, numbers)))
 
     def _batch(self, values: dict[str, np.ndarray | pa.Array], positions: np.ndarray) -> Batch:
         tid, cpu = values.get("tid"), values.get("cpu")

@@ -160,7 +160,7 @@ class TextTable:
             if column.kind == "text":
                 columns[column.name] = texts.dictionary_encode()
                 continue
-            columns[column.name], bad = self._converted(texts, column)
+            columns[column.name], bad = self.converted(texts, column)
             for reason, mask in bad.items():
                 fault_of[mask & (fault_of == 0)] = len(reasons)
                 reasons.append(f"{column.name} {reason}")
@@ -227,7 +227,7 @@ class TextTable:
                              f"{table.num_rows if table else 0:,} rows", "report this as a bug with the file")
         return [table]
 
-    def _converted(self, cells: pa.Array, column: Column) -> tuple[np.ndarray, dict[str, np.ndarray]]:
+    def converted(self, cells: pa.Array, column: Column) -> tuple[np.ndarray, dict[str, np.ndarray]]:
         """The numbers of a column as int64, and the masks of those that are invalid by reason."""
         texts = pc.ascii_trim_whitespace(cells.view(pa.string()))
         if self.delimiter != b",":

@@ -108,6 +108,19 @@ def test_fractions_in_parquet_are_exact(run):
         run(parquet_of(b=pa.array([0.0, 8.5])), columns=COLUMNS)
 
 
+def test_text_in_parquet_is_read_as_in_a_text_table(run):
+    """Programs that read a CSV file without converting it write all columns as text."""
+    dates = pa.array(["2024-03-31T01:59:59.5+01:00", "2024-03-31 01:00:00Z"])
+    rows, result = run(parquet_of(t=dates, b=["0", "8.0"], l=pa.array(["", "0.25"]).dictionary_encode()),
+                       columns=COLUMNS.replace("s@unix", "datetime"))
+    assert rows.submit_ns.tolist() == [0, 500_000_000] and result.metadata["clock"] == "realtime"
+    assert rows.latency_ns.tolist() == [-1, 250] and rows.offset_bytes.tolist() == [0, 4096]
+    with pytest.raises(TraceError, match="50.0% of 2 records.*the time is out of range .first: .*row 2"):
+        run(parquet_of(t=["1", "soon"]), columns=COLUMNS)
+    with pytest.raises(UsageError, match="the type int64, not dates"):
+        run(parquet_of(), columns=COLUMNS.replace("s@unix", "datetime"))
+
+
 @pytest.mark.parametrize("spec, message", [
     ("time=ts:us", "does not say which column is op and offset and length"),
     ("tim=ts:us", "did you mean 'time'"),
