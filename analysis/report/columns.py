@@ -87,7 +87,7 @@ def is_withheld(entry: Document, metric: Metric) -> bool:
     return metric.key in entry["verdict"].get("withheld", ())
 
 
-def shown(entry: Document, metric: Metric) -> Value:
+def value_of(entry: Document, metric: Metric) -> Value:
     """The value of a metric in an entry of the document; None if it has none, or is withheld."""
     return None if is_withheld(entry, metric) else value_at(entry["figures"], metric.path)
 
@@ -99,7 +99,9 @@ def missing(entry: Document, metric: Metric) -> str:
 
 def without_interval(entry: Document, why: str = "") -> str:
     """Why a figure of an entry has no interval and no rank. why: why it has no value."""
-    return why or (f"n={entry['n']}: too few runs" if entry["n"] < ENOUGH_RUNS else "a run is zero or lacks this figure")
+    if why or entry["n"] >= ENOUGH_RUNS:
+        return why or "a run is zero or lacks this figure"
+    return f"n={entry['n']}: too few runs"
 
 
 def remark_of(entry: Document, metric: Metric) -> str:

@@ -19,7 +19,7 @@ from blkreel.common.text_table import TextColumn, fitting, in_parts, lines_of, s
 from blkreel.common.verdict import LEVELS
 
 from .answer import in_order, reasons, sentence
-from .columns import WITHHELD, Column, columns_of, idle_words, is_withheld, missing, remark_of, shown, state_words
+from .columns import WITHHELD, Column, columns_of, idle_words, is_withheld, missing, remark_of, state_words, value_of
 from .verdict import Document
 from .workloads import percent
 
@@ -89,7 +89,7 @@ def report_lines(document: Document, width: int) -> list[str]:
     lines = [line for part in in_parts(columns, width) for line in lines_of(part)]
     for metric in METRICS.values():
         if not metric.op and metric.listed and metric.meaningful(paces) and (
-                value := shown(entry, metric)) is not None:
+                value := value_of(entry, metric)) is not None:
             lines.append(escape(f"{metric.title}: {metric.unit.text(value)}"))
     return lines
 
@@ -109,7 +109,7 @@ def class_rows(entry: Document) -> list[tuple[str, list[str]]]:
 
 
 def _class_cell(entry: Document, metric: Metric) -> str:
-    value = shown(entry, metric)
+    value = value_of(entry, metric)
     if value is None:
         why = missing(entry, metric)
         return why if why.startswith(("n too small", WITHHELD)) else units.MISSING

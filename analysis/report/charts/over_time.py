@@ -12,7 +12,7 @@ from blkreel.analysis.charts.spec import TIMES, Axis, Datum, Spec, labels_by_sca
 from blkreel.analysis.metrics.definitions.registry import METRICS
 from blkreel.analysis.metrics.measure import Measured
 from blkreel.analysis.metrics.partials.latency_points import LatencyPoints
-from blkreel.analysis.report.columns import shown
+from blkreel.analysis.report.columns import value_of
 from blkreel.analysis.report.document import Entry
 from blkreel.common import units
 from blkreel.common.errors import TraceError
@@ -93,7 +93,7 @@ def _caption(entry: Datum) -> list[str]:
     """p99 and maximum of the run that is drawn, a line for reads and one for writes."""
     lines = []
     for op in _OPS:
-        latencies = [(name, shown(entry["runs"][0], METRICS[key])) for name, key in (
+        latencies = [(name, value_of(entry["runs"][0], METRICS[key])) for name, key in (
             ("p99", f"{op}_p99"), ("max", f"{op}_latency_max"))]
         lines.append(" · ".join(f"{op} {name} {units.duration(ns)}" for name, ns in latencies if ns is not None))
     return [line for line in lines if line]

@@ -13,7 +13,7 @@ from blkreel.analysis.metrics.definitions.registry import (
     class_metrics,
     value_at,
 )
-from blkreel.analysis.report.columns import headline_of, missing, remark_of, shown
+from blkreel.analysis.report.columns import headline_of, missing, remark_of, value_of
 from blkreel.analysis.report.commands import column_of, path_of
 from blkreel.analysis.report.verdict import Document
 from blkreel.common import units
@@ -51,7 +51,7 @@ def by_class(entry: Document) -> list[Chart]:
         why = {}
         for metric, column in zip(metrics, columns, strict=True):
             own = METRICS[f"{op}_{metric.key}"]
-            values[column.key] = shown(entry, own)
+            values[column.key] = value_of(entry, own)
             if values[column.key] is None:
                 why[column.key] = missing(entry, own)
         return Row(values, entry["label"], why, group=group, path=path_of(entry))

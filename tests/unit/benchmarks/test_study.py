@@ -59,7 +59,7 @@ def test_figures_are_those_of_the_report_and_of_pandas(runs, blkreel_json):
 def test_a_metric_without_any_value_is_a_missing_number(tmp_path):
     new_trace(path := tmp_path / "t.parquet", {"devices": []}, submit_ns=np.arange(3) * 10_000, latency_ns=10_000)
     study = blkreel.open(path)
-    assert (study.metrics.consistency_score * 2).isna().all() and study.metrics.dtypes["iops"] == float
+    assert (study.metrics.consistency_score * 2).isna().all() and study.metrics.dtypes["iops"] == "float64"
     assert (study.percentiles(of="queue").mean_ns / 1000).isna().all()
 
 
