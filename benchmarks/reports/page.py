@@ -28,7 +28,8 @@ def page_of(document: dict[str, Any], highlight: str | None = None, drives_file:
     entries = entries_of(drives, ranks, highlight, drives_file)
     drives.sort(key=lambda drive: ranks.get(drive.key) or len(drives) + 1)  # stable: then as they were named
     context = ChartContext(tuple(drives))
-    parts = [replace(section, charts=folded_beyond(section.charts, MOST_OPEN))
+    source = _source(document, drives)
+    parts = [replace(section, charts=folded_beyond(section.charts, MOST_OPEN), source=source)
              for section in report.sections(context) if section.charts]
     parts.append(_tests(context))
     if not context.several and len(drives[0].tests) == 1 and document["tables"]:
@@ -42,6 +43,16 @@ def page_of(document: dict[str, Any], highlight: str | None = None, drives_file:
 def _title(document: dict[str, Any], drives: Sequence[DriveResults]) -> str:
     test = document["test"] or document["report"]
     return f"{test}: {drives[0].key if len(drives) == 1 else f'{len(drives)} drives'}"
+
+
+def _source(document: dict[str, Any], drives: Sequence[DriveResults]) -> str:
+    """Where the data of the pictures comes from: test, drives, and date."""
+    days = sorted(test["started_at"][:10] for drive in drives for test in drive.tests if test["started_at"])
+    quick = " --quick: not the figures of the method" if document["quick"] else ""
+    return " · ".join(filter(None, (
+        f"{document['test'] or document['report']}{quick}",
+        drives[0].key if len(drives) == 1 else f"{len(drives)} drives", "simulated" if document["simulated"] else "",
+        " to ".join(dict.fromkeys(days[:1] + days[-1:])))))
 
 
 def _lead(document: dict[str, Any], drives: Sequence[DriveResults]) -> str:

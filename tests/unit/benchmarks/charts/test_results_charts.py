@@ -374,6 +374,7 @@ def test_quick_and_missing_stand_on_the_page(tmp_path):
     test.step("depth", {"state": "full", "depth": 2}, status="failed", title="depth 2", error="it broke")
     page = page_of(results_of(test.path))
     assert any(notice.startswith("Quick:") for notice in page.notices)
+    assert " --quick: not the figures of the method · " in page.sections[0].source, "pictures have it"
     assert "Missing: depth 2 (it broke)." in page.notices
     assert {("span", "64 GB"), ("depths", "1, 2")} <= set(page.parameters)
     assert page.entries[0].verdict["level"] == "invalid"
