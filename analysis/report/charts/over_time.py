@@ -93,9 +93,10 @@ def _caption(entry: Datum) -> list[str]:
     """p99 and maximum of the run that is drawn, a line for reads and one for writes."""
     lines = []
     for op in _OPS:
-        latencies = [(name, value_of(entry["runs"][0], METRICS[key])) for name, key in (
-            ("p99", f"{op}_p99"), ("max", f"{op}_latency_max"))]
-        lines.append(" · ".join(f"{op} {name} {units.duration(ns)}" for name, ns in latencies if ns is not None))
+        latencies = ((name, value_of(entry["runs"][0], METRICS[f"{op}_{key}"]))
+                     for name, key in (("p99", "p99"), ("max", "latency_max")))
+        lines.append(" · ".join(f"{op} {name} {units.duration(ns)}" for name, ns in latencies
+                                if isinstance(ns, int | float)))
     return [line for line in lines if line]
 
 
