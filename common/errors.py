@@ -62,7 +62,7 @@ def os_errors(kind: type[BlkreelError], failure: object, remedy: str | None = No
     try:
         yield
     except OSError as error:
-        raise kind(f"{failure}: {error.strerror}", remedy) from error
+        raise kind(f"{failure}: {error.strerror or error}", remedy) from error
 
 
 def did_you_mean(name: str, names: Iterable[str], otherwise: str) -> str:

@@ -69,6 +69,8 @@ def refuse_unfinished(output: Path, named: Path) -> None:
 
 
 def _read(path: Location, file: IO[bytes], tail_bytes: int) -> Footer:
+    if not file.seekable():
+        raise TraceError(f"{path} is a pipe or a device", "write it to a file first: a trace is read from its end")
     size = file.seek(0, 2)
     if size == 0:
         raise TraceError(f"{path} is empty: its writer never finished", "record it again")

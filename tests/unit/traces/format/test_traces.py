@@ -391,3 +391,13 @@ def test_a_recording_whose_directory_is_moved_away_for_a_while_goes_on(tmp_path)
 def _killed(spool):
     spool._close()
     return recover(spool.output)
+
+
+def test_a_trace_in_a_pipe_is_refused_with_the_reason():
+    """It was `cannot be read: None`."""
+    read, write = os.pipe()
+    os.close(write)
+    with pytest.raises(TraceError, match="is a pipe or a device") as raised:
+        open_trace(f"/dev/fd/{read}")
+    os.close(read)
+    assert "write it to a file first" in raised.value.remedy
