@@ -2,7 +2,7 @@
 
 import hashlib
 import platform
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Container, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, cast
@@ -79,14 +79,15 @@ def of_measured(measured: Measured, host: str) -> tuple[Result, bytes]:
     numbers = figures(measured.partial, RunTimes.of(measured.metadata))
     run = measured.account
     paces = pace_names(measured.stored_account.get("pace"))
-    metrics = metrics_of(numbers, paces)
+    judged = verdict(metadata, numbers)
+    metrics = metrics_of(numbers, paces, judged["withheld"])
     return _sealed({
         "kind": "run", "measured": {"kind": "run", "records": measured.identity}, "label": document.label(measured),
         "drive": _facts(drive, run),
         "workload": {"checksum": source["sha256"] or "", "title": source["title"] or name, "name": name},
         "pace": document.pace_title(measured), "state": state_words(dict(run.state)) if run.state else "",
         "simulated": run.simulated, "rows": measured.rows,
-        "verdict": verdict(metadata, numbers), "metrics": metrics,
+        "verdict": judged, "metrics": metrics,
         "headline": next((metric.key for metric in (*leading_metrics(paces), WRITE_WAIT) if metric.key in metrics), ""),
         "started_at": run.started_at or _started_at(metadata), "kernel": metadata.get("kernel") or "",
         "blkreel": run.environment.blkreel,
@@ -176,11 +177,11 @@ def _started_at(metadata: dict[str, Any]) -> str | None:
         return None
 
 
-def metrics_of(numbers: dict[str, Any], paces: tuple[str, ...]) -> dict[str, MetricValue]:
-    """The metrics of the registry that have a meaning at the pace and a value."""
+def metrics_of(numbers: dict[str, Any], paces: tuple[str, ...], withheld: Container[str]) -> dict[str, MetricValue]:
+    """The metrics of the registry that have a meaning at the pace and a value. withheld: keys of those without one."""
     metrics: dict[str, MetricValue] = {}
     for metric in METRICS.values():
-        if metric.unit is TEXT or not metric.meaningful(paces):
+        if metric.unit is TEXT or metric.key in withheld or not metric.meaningful(paces):
             continue
         if metric.op and not numbers[metric.op]["ops"]:
             continue

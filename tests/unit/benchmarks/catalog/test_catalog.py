@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 from small_trace import new_trace
 from synthetic_catalog import run_of, variant
 from synthetic_fleet import small_test
+from synthetic_runs import write_run
 from synthetic_tests import MS, MadeTest, closed_loop, rows_of, write_step
 
 import blkreel
@@ -82,6 +83,15 @@ def test_metrics_are_those_of_the_report(catalog, small_runs):
         assert metrics.value[row.id, "iops"] == pytest.approx(figures["all"]["iops"], rel=1e-12)
         assert metrics.unit[row.id, "read_p99"] == "ns" and metrics.better[row.id, "iops"] == "higher"
         assert (row.id, "read_response_p99") not in metrics.index  # no due times at this pace
+
+
+def test_a_withheld_metric_is_not_in_a_catalog(tmp_path):
+    """Its value counted in the means of a site and in a history."""
+    catalog = Catalog.open(tmp_path / "catalog", create=True)
+    result, _ = catalog.add(write_run(tmp_path / "run", seconds=6, withheld=("read_wait", "read_p99")))
+    assert result["headline"] == "read_throughput" and "read_p50" in result["metrics"]
+    assert not {"read_wait", "read_p99"} & set(result["metrics"])
+    assert verify(catalog).problems == []
 
 
 def test_a_test_has_its_score_and_its_tables(tmp_path, a_test):
