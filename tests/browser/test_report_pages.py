@@ -5,7 +5,7 @@ import re
 import numpy as np
 import pytest
 from page_reader import Reader, settle, show, without_pictures
-from synthetic_runs import write_four_runs, write_run, write_trace
+from synthetic_runs import write_four_runs, write_run
 from synthetic_tests import MadeTest, both, rows_of
 
 from blkreel.analysis.report import export, present
@@ -15,7 +15,7 @@ from blkreel.benchmarks.reports.results import results_of
 
 pytestmark = pytest.mark.browser
 WIDTHS = (1600, 390)  # the page opens at the first one, since drawing takes longest
-CHARTS = {"compare": 16, "run": 8, "trace": 6, "hour": 1, "bursts": 2}
+CHARTS = {"compare": 16, "run": 8, "hour": 1, "bursts": 2}
 
 
 @pytest.fixture(scope="module")
@@ -23,11 +23,9 @@ def pages(tmp_path_factory):
     """Name to (path of the page, its document)."""
     root = tmp_path_factory.mktemp("pages")
     runs = write_four_runs(root)
-    trace = write_trace(root / "game.parquet", lost=3)
     with without_pictures():
         made = {"compare": (root / "compare.html", present.compare(runs, root / "compare.html")),
-                "run": (root / "run.html", present.report(runs[0], root / "run.html")),
-                "trace": (root / "trace.html", present.report(trace, root / "trace.html"))}
+                "run": (root / "run.html", present.report(runs[0], root / "run.html"))}
         for test in (hour(root / "hour"), bursts(root / "bursts")):
             path, document = test.path.with_suffix(".html"), results_of(test.path)
             path.write_text(render_page(page_of(document)), encoding="utf-8")
@@ -110,14 +108,6 @@ def test_the_table_that_leads_shows_the_figures_of_the_document(opened, pages):
             unit, raw, shown = of_key[name]
             assert float(raw) == pytest.approx(figure["value"], rel=1e-12)
             assert float(shown.replace(",", "")) == pytest.approx(figure["value"] / units[unit], rel=0.006)
-
-
-def test_a_report_tells_what_the_capture_lost(opened):
-    assert "3 events lost by the capture" in opened("trace").locator("header").text_content()
-
-
-def test_a_test_that_was_cut_short_says_so(opened):
-    assert "uick" in opened("hour").inner_text("body")
 
 
 @pytest.fixture(scope="module")
