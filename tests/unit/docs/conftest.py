@@ -10,7 +10,7 @@ def examples(tmp_path_factory, command_server):
     directory = tmp_path_factory.mktemp("docs")
     make_runs(command_server, directory)
     (directory / "tests").mkdir()
-    # The docs show figures of the sweep of depths only.
+    # The docs show figures of queue depth 1 only.
     run_blkreel(command_server, directory, "test", "qd1", "--quick", "--on", "nil:1GiB,clock=virtual", "-o",
-                "tests/qd1", "--set", "time=200ms", "--set", "block_time=100ms")
+                "tests/qd1", "--set", "time=200ms", "--set", "block_time=100ms", "--set", "depths=1")
     return directory
