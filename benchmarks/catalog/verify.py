@@ -113,7 +113,7 @@ def _partial_problems(catalog: Catalog, path: Path, result: Result) -> Iterator[
         return
     metadata = result["metadata"] or {}
     paces = pace_names(metadata.get("run", {}).get("pace"))
-    recomputed = metrics_of(figures(partial, RunTimes.of(metadata)), paces, result["verdict"]["withheld"])
+    recomputed = metrics_of(figures(partial, RunTimes.of(metadata)), paces, result["verdict"].get("withheld", ()))
     if differing := _differing(result["metrics"], recomputed):
         yield Problem(str(path), f"{differing} not those of its partial: it was edited, or added by a version with "
                       f"other formulas ({result['added_by']})", add)
