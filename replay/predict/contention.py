@@ -1,5 +1,4 @@
-"""What writes cost reads on a fitted drive: the keys that runs beside a background, or with many writes of their own,
-show.
+"""What writes cost reads on a fitted drive: the keys that runs with many writes show, a background's or their own.
 
 A drive shares its link between both directions, a read waits for programs on its die, a simple drive does one command
 after the other, or reads just take longer beside writes. Each cause gives the latencies of reads another distribution:
@@ -152,13 +151,13 @@ def contention_fits(model: FittedModel, runs: Sequence[MeasuredRun], progress: P
     worse_alone: what a model adds to the misfit of the runs with few writes, which have no say in it otherwise.
     """
     loads = loads_of(runs, progress)
-    writes = [run for run in runs if run.has_background]
+    beside = [run for run in runs if run.has_background]
     base, fastest_write = model, model.bandwidth[WRITE]
-    if writes:
+    if beside:
         rates = np.concatenate([run.length_bytes[run.op == WRITE] / np.maximum(run.latency_ns[run.op == WRITE], 1)
-                                for run in writes])
+                                for run in beside])
         fastest_write = 1e9 * float(np.quantile(rates, 0.75)) if len(rates) else 1e9
-    if not any(run.has_contention and not run.has_background for run in runs):
+    if all(run.has_background for run in runs if run.has_contention):  # whose writes are long
         latency = [*model.latency_ns]
         latency[WRITE] = _SHORT_WRITE_NS
         base = replace(model, latency_ns=latency)

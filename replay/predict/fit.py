@@ -50,10 +50,11 @@ _AS_GOOD, _AS_GOOD_FACTOR = 0.02, 1.25
 def fit_drives(runs: Sequence[MeasuredRun], progress: Progress) -> list[FittedModel]:
     """The model that explains the runs best, and others that explain them as well: what the runs leave open.
 
-    runs: of one drive. What reads take alone is fitted to the runs with few writes, if there are any; then what they
-    take beside writes to the others. Raises TraceError if the I/Os of a run cannot be simulated.
+    runs: of one drive. What reads take alone is fitted to the runs with few writes, else to those without a background,
+    if there are any; then what they take beside writes to the others. Raises TraceError if the I/Os of a run cannot be
+    simulated.
     """
-    quiet = [run for run in runs if not run.has_contention]
+    quiet = [run for run in runs if not run.has_contention] or [run for run in runs if not run.has_background]
     models = _fitted(quiet or runs, progress)
     if quiet and len(quiet) < len(runs):
         own = [run for run in runs if run.has_contention and not run.has_background]

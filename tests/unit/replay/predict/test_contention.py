@@ -24,20 +24,21 @@ ALONE = "nil:8GiB,clock=virtual,read_latency=100us,write_latency=50us,channels=8
 BACKGROUND = ("--pace", "dependent", "--background", "writes=150MB/s", "--background-lead", "1s", "--baseline")
 
 
-def write_load(path, seed, length_bytes, think_ns, depth=1):
-    """Each read follows the one that is `depth` reads before."""
+def write_load(path, seed, length_bytes, think_ns, depth=1, writes=0.0):
+    """Each I/O follows the one that is `depth` I/Os before. writes: their share."""
     rows = 400
+    op = (np.random.default_rng(seed).random(rows) < writes).astype("i8")
     lengths = np.random.default_rng(seed).choice(length_bytes, rows)
     submit_ns = np.arange(rows) * (think_ns + 100_000)
     waited_on = np.maximum(np.arange(rows) - depth, -1)
     return new_trace(path, {"title": f"load {seed}"}, submit_ns=submit_ns, latency_ns=100_000, flags=FLAGS["own"],
-                     offset_bytes=np.cumsum(lengths) - lengths, length_bytes=lengths, waited_on=waited_on,
+                     op=op, offset_bytes=np.cumsum(lengths) - lengths, length_bytes=lengths, waited_on=waited_on,
                      think_ns=np.where(waited_on < 0, 0, think_ns))
 
 
 LOADS = {"large": (1, [1 << 20, 512 << 10], 100_000), "mixed": (2, [4096, 131072, 1 << 20], 50_000),
          "small": (3, [65536, 131072], 20_000), "megabytes": (4, [1 << 20], 20_000, 4),
-         "single": (5, [1 << 20], 100_000)}
+         "single": (5, [1 << 20], 100_000), "writing": (7, [65536, 131072], 50_000, 1, 0.1)}
 DRIVES = {"link": f"{ALONE},write_bandwidth=450MB/s,link=500MB/s",
           "program": f"{ALONE},write_bandwidth=300MB/s,program=4ms", "sata-qlc": "nil:sata-qlc,cache=0",
           "cache": f"{ALONE},write_bandwidth=100MB/s,program=4ms,cache=180MB,cache_bandwidth=500MB/s,"
@@ -76,6 +77,15 @@ def test_the_slowdown_of_a_trace_that_was_not_fitted_is_predicted(replayed, driv
     slowdown = error_of(with_baselines([replayed(drive, other)])[0], drives, progress).slowdown
     assert slowdown.predicted == pytest.approx(slowdown.measured, rel=error)
     assert slowdown.is_decided and slowdown.measured > 1.15
+
+
+def test_a_trace_with_writes_of_its_own_shows_what_a_background_costs(replayed):
+    """Without another run, what its reads take alone is fitted to its baseline."""
+    runs = with_baselines([replayed("program", "writing")])
+    assert all(run.has_contention for run in runs)
+    drives = [model.drive() for model in fit_drives(runs, progress)]
+    assert drives[0]["program_ns"] == pytest.approx(4e6, rel=0.3)
+    assert abs(error_of(runs[0], drives, progress).load_time) < 0.1
 
 
 def test_a_write_cache_that_fills_up_is_fitted(replayed):
