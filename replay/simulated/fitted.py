@@ -56,6 +56,6 @@ def limit_of_fit(account: FittedAccount, written_bytes: int = 0) -> str | None:
         return "slowdown by writes uncertain: several models explain the runs that the drive was fitted to"
     most_bytes = account.get("fitted_written_bytes")
     if most_bytes is not None and written_bytes > _MORE_WRITTEN * most_bytes:
-        return (f"slowdown by writes uncertain: {size(written_bytes)} are written, and runs that the drive was fitted "
-                f"to wrote {size(most_bytes)}: a write cache that is full then is not fitted")
+        return (f"slowdown by writes uncertain: {size(written_bytes)} are written, at most {size(most_bytes)} by a run "
+                "that the drive was fitted to: a write cache that fills up beyond that is not fitted")
     return None

@@ -80,8 +80,8 @@ class PcieLink(TypedDict, total=False):
 
 
 class ArrayUse(TypedDict):
-    """Of an md array, at the start or the end of a run. action: what it copies between its drives for, such as resync;
-    "" for nothing. missing_drives: how many it lacks."""
+    """Of an array (md, dm-raid), at the start or the end of a run. action: what it copies between its drives for, such
+    as resync; "" for nothing. missing_drives: how many it lacks."""
 
     name: str
     action: str

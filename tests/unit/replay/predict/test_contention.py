@@ -144,7 +144,7 @@ def test_the_command_states_the_predicted_slowdown_beside_the_measured_one(repla
     (("--pace", "dependent"), "reads_from_bytes = 4096\nreads_to_bytes = 131072", None),
     (BACKGROUND, "reads_from_bytes = 4096\nreads_to_bytes = 1048576", None),
     (BACKGROUND, "reads_from_bytes = 4096\nreads_to_bytes = 1048576\nslowdown_by_writes_open = 1", "several models"),
-    (BACKGROUND, "reads_from_bytes = 4096\nreads_to_bytes = 1048576\nwritten_bytes = 1000000", "to wrote 1.00 MB:"),
+    (BACKGROUND, "reads_from_bytes = 4096\nreads_to_bytes = 1048576\nwritten_bytes = 1000000", "at most 1.00 MB"),
     (BACKGROUND, "reads_from_bytes = 4096\nreads_to_bytes = 1048576\nwritten_bytes = 1000000000", None),
     (BACKGROUND, "runs = 2", "with few writes")])
 def test_a_replay_beside_writes_says_if_the_drive_was_not_fitted_to_such_reads(
