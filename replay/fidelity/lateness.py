@@ -27,6 +27,7 @@ class Histogram:
         self.total = 0
         self.max_ns = 0
         self._counts = np.zeros(_EXACT_NS + _BIN_COUNT, np.int64)
+        self._used_classes = 0  # to sum up all takes 2 ms, beside the replay
 
     def add(self, values_ns: np.ndarray) -> None:
         if not len(values_ns):
@@ -35,13 +36,14 @@ class Histogram:
         self.max_ns = max(self.max_ns, int(values_ns.max()))
         classes = np.where(values_ns < _EXACT_NS, values_ns, _EXACT_NS - _FIRST_BIN + _BINS.of(values_ns))
         np.add.at(self._counts, classes, 1)
+        self._used_classes = max(self._used_classes, int(classes.max()) + 1)
 
     def percentile_ns(self, per_mille: int) -> int | None:
         """The value at rank ceil(n p), p in thousandths; None without values."""
         if not self.total:
             return None
         rank = -(-self.total * per_mille // 1000)
-        index = int(np.searchsorted(np.cumsum(self._counts), rank))
+        index = int(np.searchsorted(np.cumsum(self._counts[:self._used_classes]), rank))
         return index if index < _EXACT_NS else int(_BINS.starts(np.array(index - _EXACT_NS + _FIRST_BIN)))
 
 
