@@ -144,34 +144,42 @@ class Fit:
     misfit: float
 
 
-def contention_fits(model: FittedModel, runs: Sequence[MeasuredRun], progress: Progress,
+def contention_fits(models: Sequence[FittedModel], runs: Sequence[MeasuredRun], progress: Progress,
                     worse_alone: Callable[[FittedModel], float]) -> list[Fit]:
-    """The model with each cause of contention that was searched, best first. Latency and bandwidth of reads stay.
+    """The models with each cause of contention that was searched, best first. Latency and bandwidth of reads stay.
 
+    models: that differ in what writes and flushes take.
     worse_alone: what a model adds to the misfit of the runs with few writes, which have no say in it otherwise.
     """
     loads = loads_of(runs, progress)
     beside = [run for run in runs if run.has_background]
-    base, fastest_write = model, model.bandwidth[WRITE]
+    fastest_write = 0.0  # unknown
     if beside:
         rates = np.concatenate([run.length_bytes[run.op == WRITE] / np.maximum(run.latency_ns[run.op == WRITE], 1)
                                 for run in beside])
         fastest_write = 1e9 * float(np.quantile(rates, 0.75)) if len(rates) else 1e9
     if all(run.has_background for run in runs if run.has_contention):  # whose writes are long
-        latency = [*model.latency_ns]
-        latency[WRITE] = _SHORT_WRITE_NS
-        base = replace(model, latency_ns=latency)
+        models = [replace(model, latency_ns=[*model.latency_ns[:WRITE], _SHORT_WRITE_NS, *model.latency_ns[WRITE + 1:]])
+                  for model in models]
 
     def fit_of(cause: str, base: FittedModel, values: Values) -> Fit:
         at = with_values(base, values)
         return Fit(cause, at, values, float(np.mean([load.misfit(at) for load in loads])) + worse_alone(at))
 
-    starts = [min((fit_of(cause, start, values) for start, values in candidates), key=lambda fit: fit.misfit)
-              for cause, candidates in _causes(base, fastest_write, _program_times(loads)).items()]
+    candidates = grouped(pair for model in models
+                         for pair in _causes(model, fastest_write or model.bandwidth[WRITE],
+                                              _program_times(loads)).items())
+    starts = [min((fit_of(cause, start, values) for part in parts for start, values in part),
+                  key=lambda fit: fit.misfit) for cause, parts in candidates.items()]
     starts.sort(key=lambda fit: fit.misfit)
     fits = []
     for start in starts[:_POLISHED]:
         fits.append(_searched(start, fit_of))
+    best = min(fits, key=lambda fit: fit.misfit)
+    for model in models:  # starts are too far off to decide between these
+        if model.latency_ns != best.model.latency_ns:
+            other = replace(best.model, latency_ns=model.latency_ns)
+            fits.append(_searched(fit_of(best.cause, other, best.values), fit_of))
     fits.sort(key=lambda fit: fit.misfit)
     of_programs = next((fit for fit in fits if "program_ns" in fit.values), None)
     contended = [run for run in runs if (run.op == WRITE).any() and run.has_contention]

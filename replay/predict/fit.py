@@ -58,9 +58,9 @@ def fit_drives(runs: Sequence[MeasuredRun], progress: Progress) -> list[FittedMo
     models = _fitted(quiet or runs, progress)
     if quiet and len(quiet) < len(runs):
         own = [run for run in runs if run.has_contention and not run.has_background]
-        models = [_with_own_writes(model, own, progress) for model in models]
         fits = [fit for model in models
-                for fit in contention_fits(model, runs, progress, _worse_alone(model, quiet, progress))]
+                for fit in contention_fits(_with_own_writes(model, quiet, own, progress), runs, progress,
+                                           _worse_alone(model, quiet, progress))]
         least = min(fit.misfit for fit in fits)
         fits = [fit for fit in fits if fit.misfit <= least * _AS_GOOD_FACTOR + _AS_GOOD]
         models = [fit.model for fit in fits]
@@ -181,11 +181,14 @@ def _with_writes(model: FittedModel, runs: Sequence[MeasuredRun], progress: Prog
     return model if compared.write_misfit <= _SEARCHED_FROM else _searched([model], runs, progress, _OF_WRITES)
 
 
-def _with_own_writes(model: FittedModel, own: Sequence[MeasuredRun], progress: Progress) -> FittedModel:
-    """The model with writes and flushes of runs that have many of their own. Reads beside these are fitted later."""
-    if not own:
-        return model
-    return _in_rounds(model, own, progress, _OF_WRITES_ALONE, lambda compared: compared.write_misfit)[0]
+def _with_own_writes(model: FittedModel, quiet: Sequence[MeasuredRun], own: Sequence[MeasuredRun],
+                     progress: Progress) -> list[FittedModel]:
+    """The model with writes and flushes as in the quiet runs, and as in those that have many of their own, where they
+    wait for other I/O. Reads beside these are fitted later."""
+    models = [model] if not own or any((run.op == WRITE).any() for run in quiet) else []
+    if own:
+        models.append(_in_rounds(model, own, progress, _OF_WRITES_ALONE, lambda compared: compared.write_misfit)[0])
+    return models
 
 
 def _in_rounds(model: FittedModel, runs: Sequence[MeasuredRun], progress: Progress, mask: np.ndarray,

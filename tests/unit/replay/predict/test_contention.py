@@ -12,6 +12,7 @@ from small_trace import new_trace
 
 from blkreel.cli.main import cli
 from blkreel.common.errors import UsageError
+from blkreel.replay.fidelity.queue_metrics import WRITE
 from blkreel.replay.predict import contention
 from blkreel.replay.predict.fit import fit_drives
 from blkreel.replay.predict.measured_run import same_drive, with_baselines
@@ -38,7 +39,9 @@ def write_load(path, seed, length_bytes, think_ns, depth=1, writes=0.0):
 
 LOADS = {"large": (1, [1 << 20, 512 << 10], 100_000), "mixed": (2, [4096, 131072, 1 << 20], 50_000),
          "small": (3, [65536, 131072], 20_000), "megabytes": (4, [1 << 20], 20_000, 4),
-         "single": (5, [1 << 20], 100_000), "writing": (7, [65536, 131072], 50_000, 1, 0.1)}
+         "single": (5, [1 << 20], 100_000), "writing": (7, [65536, 131072], 50_000, 1, 0.1),
+         "a few": (8, [4096, 131072], 50_000, 1, 0.04),
+         "flood": (9, [4096, 65536, 131072], 50_000, 8, 0.4)}
 DRIVES = {"link": f"{ALONE},write_bandwidth=450MB/s,link=500MB/s",
           "program": f"{ALONE},write_bandwidth=300MB/s,program=4ms", "sata-qlc": "nil:sata-qlc,cache=0",
           "cache": f"{ALONE},write_bandwidth=100MB/s,program=4ms,cache=180MB,cache_bandwidth=500MB/s,"
@@ -86,6 +89,16 @@ def test_a_trace_with_writes_of_its_own_shows_what_a_background_costs(replayed):
     drives = [model.drive() for model in fit_drives(runs, progress)]
     assert drives[0]["program_ns"] == pytest.approx(4e6, rel=0.3)
     assert abs(error_of(runs[0], drives, progress).load_time) < 0.1
+
+
+def test_a_write_that_waits_for_reads_has_no_longer_latency(command_server, tmp_path):
+    """On a drive of one command writes wait for reads that wait for programs: 2.0 ms were fitted for 0.6 ms."""
+    for name in ("a few", "flood"):
+        trace = write_load(tmp_path / f"{name}.parquet", *LOADS[name])
+        run_blkreel(command_server, tmp_path, "replay", trace, "--on", "nil:usb,clock=virtual", "-o", tmp_path / name,
+                    "--pace", "dependent")
+    model = fit_drives(with_baselines([str(tmp_path / "a few"), str(tmp_path / "flood")]), progress)[0]
+    assert model.latency_ns[WRITE] == pytest.approx(600e3, rel=0.1)
 
 
 def test_a_write_cache_that_fills_up_is_fitted(replayed):
