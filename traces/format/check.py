@@ -18,6 +18,7 @@ from .schema import (
     MOST_END_BYTES,
     OP_NAMES,
     OPS,
+    TIME_LIMIT_NS,
     WAKE_COLUMNS,
     ZONE_MANAGEMENT_CODES,
     Metadata,
@@ -30,8 +31,7 @@ _OTHER_THINK = "think_ns is not submit_ns - the completion of waited_on"
 _REPAIRABLE = ("submit_ns goes back", "waited_on is not an earlier row", "think_ns without waited_on",
                "think_ns is negative", _OTHER_THINK)
 _LOOK_BACK = 262_144  # rows: no replay uses a dependency on a row further back
-_LATEST_NS = 1 << 62  # of a completion, and the longest time: 146 years
-# The least value of columns whose other values the rows do not limit; that of times is limited by _LATEST_NS too.
+# The least value of columns whose other values the rows do not limit; that of times is limited by TIME_LIMIT_NS too.
 _LEAST = {"queue_ns": -1, "blocked_ns": -1, "slept_ns": -1, "runnable_ns": -1, "used_ns": -2, "used_by": -1,
           "used_think_ns": -1, "used_blocked_ns": -1, "used_slept_ns": -1, "used_runnable_ns": -1, "idle_removed_ns": 0,
           **dict.fromkeys(WAKE_COLUMNS, -1),
@@ -102,12 +102,12 @@ def wrong_rows(columns: dict[str, np.ndarray], metadata: Metadata, last_submit_n
     yield "submit_ns is negative", submit_ns < 0
     yield "latency_ns below -1", latency_ns < -1
     # Compared without a sum, which would wrap.
-    yield "completion later than 2^62 ns", (submit_ns > _LATEST_NS) | (latency_ns > _LATEST_NS - submit_ns.clip(0))
+    yield "completion at 2^61 ns or later", latency_ns.clip(0) >= TIME_LIMIT_NS - submit_ns.clip(0)
     for name, least in _LEAST.items():
         if name in columns:
             yield f"{name} below {least}", columns[name] < least
             if name.endswith("_ns"):
-                yield f"{name} above 2^62", columns[name] > _LATEST_NS
+                yield f"{name} of 2^61 or more", columns[name] >= TIME_LIMIT_NS
     yield "unknown op", ~np.isin(columns["op"], list(OP_NAMES))
     yield "unknown flags", (columns["flags"] & ~_known_flags(metadata)) != 0
     hints = columns["flags"] & HINT_FLAGS
@@ -126,7 +126,7 @@ def wrong_rows(columns: dict[str, np.ndarray], metadata: Metadata, last_submit_n
     unrelated = (columns["waited_on"] < 0) & (columns["think_ns"] != 0)
     yield "think_ns without waited_on", unrelated
     yield "think_ns is negative", (columns["think_ns"] < 0) & ~unrelated
-    yield "think_ns above 2^62", columns["think_ns"] > _LATEST_NS
+    yield "think_ns of 2^61 or more", columns["think_ns"] >= TIME_LIMIT_NS
     devices = metadata.get("devices")
     # Without a table the devices have numbers only; an empty one is that of a trace of one device.
     in_table = columns["device"] >= 0
@@ -145,7 +145,7 @@ def _other_think(columns: dict[str, np.ndarray], complete_ns: np.ndarray, row: i
     waited_on, think_ns = columns["waited_on"], columns["think_ns"]
     at = waited_on - (row + len(waited_on) - len(complete_ns))
     known = ((at >= 0) & (waited_on < np.arange(row, row + len(waited_on)))
-             & (think_ns >= 0) & (think_ns <= _LATEST_NS))
+             & (think_ns >= 0) & (think_ns < TIME_LIMIT_NS))
     parent_ns = complete_ns[np.where(known, at, 0)]
     wrong: np.ndarray = known & ((parent_ns < 0) | (think_ns != columns["submit_ns"] - parent_ns))
     return wrong

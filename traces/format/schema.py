@@ -74,6 +74,8 @@ HINT_FLAGS = sum(FLAGS[name] for name in HINTS)
 # Of a write, for the drive. Bytes are counted for each.
 WRITE_FLAGS = (*HINTS, "atomic")
 RUN_FLAGS = ("queue_full", "hazard", "anchored", "host_stalled")
+# No I/O completes at this time (73 years) or later, and no time is as long: TIME_LIMIT_NS of native/codes.h.
+TIME_LIMIT_NS = 1 << 61
 # Where extents end at most, and the length that an I/O does not reach: the limits of block_set.c and metrics.c.
 MOST_END_BYTES, LENGTH_LIMIT_BYTES = 1 << 62, 1 << 50
 # An I/O with the flag `queue_full` counts as waiting for at most this long before its submission.

@@ -22,6 +22,7 @@ from blkreel.traces.format.schema import (
     LENGTH_LIMIT_BYTES,
     MOST_END_BYTES,
     OPS,
+    TIME_LIMIT_NS,
     TRACE_SCHEMA,
     WITHOUT_DATA_CODES,
     ZONE_MANAGEMENT_CODES,
@@ -156,8 +157,8 @@ class Records:
             ignored = "; ".join(account.lines(account.ignored, "ignored"))
             raise TraceError(f"{files[0]} holds no I/O" + (f": {ignored}" if ignored else ""),
                              "name a recording that has I/O")
-        if self.last_ns - self.first_ns > _LATEST_NS:
-            raise TraceError(f"the times of {files[0].name} span more than 146 years",
+        if self.last_ns - self.first_ns >= TIME_LIMIT_NS:
+            raise TraceError(f"the times of {files[0].name} span 73 years or more",
                              "a field is read in the wrong unit: name the right format with --format")
 
     def missing(self) -> list[str]:

@@ -1,11 +1,14 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 /*
- * The codes of a trace's columns `op` and `flags`, for C and BPF.
+ * The codes of a trace's columns `op` and `flags` and the limit of times, for C and BPF.
  * traces/format/schema.py has the same for Python; a test compares them.
  */
 #pragma once
 
 #include <stdbool.h>
+
+/* No I/O completes at this time (73 years) or later, and no time is as long. */
+#define TIME_LIMIT_NS (1ll << 61)
 
 enum trace_op {
 	OP_READ = 0,

@@ -10,7 +10,7 @@ import numpy as np
 from blkreel.common.errors import TraceError
 from blkreel.traces.format.check import check_order
 from blkreel.traces.format.metadata_types import CUT_COLUMNS
-from blkreel.traces.format.schema import FLAGS, Metadata
+from blkreel.traces.format.schema import FLAGS, TIME_LIMIT_NS, Metadata
 from blkreel.traces.format.trace import Trace
 
 from .carry import history
@@ -19,7 +19,6 @@ from .output import Transformed, TransformOutput
 from .rows import filled, trace_schema
 from .tables import Tables
 
-_LONGEST_NS = 1 << 62
 
 def concat(traces: Sequence[Trace], output: Path, *, pause_ns: int = 0, onto_one: bool = False, force: bool = False,
            public: bool = False) -> Transformed:
@@ -123,9 +122,9 @@ def _shift_ns(traces: Sequence[Trace], chain: list[int], shifts_ns: list[int], o
               columns: dict[str, np.ndarray], pause_ns: int) -> int:
     if len(chain) > 1:
         shift_ns = shifts_ns[-1] + _rebased_ns(*(traces[number].metadata for number in chain[-2:]))
-        if abs(shift_ns) > _LONGEST_NS:
+        if abs(shift_ns) >= TIME_LIMIT_NS:
             path = traces[chain[-1]].path
-            raise TraceError(f"{path} is damaged (metadata: it begins more than 146 years from the part before it)",
+            raise TraceError(f"{path} is damaged (metadata: it begins 73 years or more from the part before it)",
                              "slice the trace again")
         return shift_ns
     return out.last_ns + pause_ns - int(columns["submit_ns"][0]) if out.rows else 0

@@ -11,7 +11,7 @@ import pyarrow as pa
 from blkreel.common.errors import UsageError
 from blkreel.common.units import format_ns
 from blkreel.traces.format.check import check_order
-from blkreel.traces.format.schema import FLAGS, with_columns
+from blkreel.traces.format.schema import FLAGS, TIME_LIMIT_NS, with_columns
 from blkreel.traces.format.trace import Trace
 
 from .carry import history
@@ -21,7 +21,6 @@ from .tables import Renumbering, Tables, boot_offset_ns, same_boot
 
 ALIGNMENTS = ("clock", "start")
 _ROWS, _LEAST_BATCH_ROWS = 131_072, 4096  # read of all traces, and of each, at a time
-_FARTHEST_NS = (1 << 62) - 1  # of two traces
 Columns = dict[str, np.ndarray]
 
 
@@ -49,9 +48,9 @@ def merge(traces: Sequence[Trace], output: Path, *, align: str = "clock", onto_o
     notes += tables.notes()
     begin_ns = shifts_ns[0]
     shifts_ns = [shift_ns + offsets_ns.get(number, 0) for number, shift_ns in enumerate(shifts_ns)]
-    if far := next((trace for trace, shift_ns in zip(traces, shifts_ns, strict=True) if abs(shift_ns) > _FARTHEST_NS),
+    if far := next((trace for trace, shift_ns in zip(traces, shifts_ns, strict=True) if abs(shift_ns) >= TIME_LIMIT_NS),
                    None):
-        raise UsageError(f"{far.name} is more than 146 years from {traces[0].name}",
+        raise UsageError(f"{far.name} is 73 years or more from {traces[0].name}",
                          "place the first I/Os at one time: --align start")
     roles = [_Role(stream, number in backgrounds) for number, stream in enumerate(_first_streams(traces))]
     with (TransformOutput(output, schema, tables.names(), force=force, public=public) as out, ExitStack() as stack):

@@ -9,8 +9,6 @@
 #include "codes.h"
 
 #define NS_PER_S 1000000000
-#define LIMIT_NS (1ll << 61)
-#define LATENCY_LIMIT_NS (1ll << 60)
 #define LENGTH_LIMIT_BYTES (1ll << 50)
 #define OFFSET_LIMIT_BYTES (1ll << 62)
 
@@ -131,7 +129,7 @@ static inline int add_due(struct metrics *metrics, bool exact, const struct metr
 
 	if (due_ns < 0)
 		return 0;
-	if (due_ns >= LIMIT_NS || add_up(&metrics->totals.apart_ns, llabs(submit_ns - due_ns) + complete_ns - submit_ns))
+	if (due_ns >= TIME_LIMIT_NS || add_up(&metrics->totals.apart_ns, llabs(submit_ns - due_ns) + complete_ns - submit_ns))
 		return -ERANGE;
 	err = record(metrics, exact, device ? DISTRIBUTION_LATENESS_DEVICE : DISTRIBUTION_LATENESS_HOST,
 		     submit_ns - due_ns);
@@ -174,7 +172,7 @@ static inline int add_seen(struct metrics *metrics, bool exact, const struct met
 	struct sums *sums = &metrics->sums[kind];
 	int err;
 
-	if (idle_removed_ns(columns, i) < 0 || idle_removed_ns(columns, i) >= LIMIT_NS ||
+	if (idle_removed_ns(columns, i) < 0 || idle_removed_ns(columns, i) >= TIME_LIMIT_NS ||
 	    add_up(&metrics->totals.service_ns, latency_ns))
 		return -ERANGE;
 	if (!is_first) {
@@ -202,7 +200,7 @@ static inline int add_seen(struct metrics *metrics, bool exact, const struct met
 	record(metrics, exact, DISTRIBUTION_LATENCY + kind, latency_ns);
 	record(metrics, exact, DISTRIBUTION_SIZE + kind, bytes);
 	if (columns->queue_ns && columns->queue_ns[i] >= 0) {
-		if (columns->queue_ns[i] >= LIMIT_NS || add_up(&metrics->totals.queue_ns, columns->queue_ns[i]))
+		if (columns->queue_ns[i] >= TIME_LIMIT_NS || add_up(&metrics->totals.queue_ns, columns->queue_ns[i]))
 			return -ERANGE;
 		record(metrics, exact, DISTRIBUTION_QUEUE + kind, columns->queue_ns[i]);
 	}
@@ -245,7 +243,7 @@ static inline __attribute__((always_inline)) int feed_rows(struct metrics *metri
 
 		if (submit_ns < metrics->last_submit_ns)
 			return -EILSEQ;
-		if (submit_ns < -LATENCY_LIMIT_NS || submit_ns >= LIMIT_NS || columns->latency_ns[i] >= LATENCY_LIMIT_NS ||
+		if (submit_ns < 0 || submit_ns >= TIME_LIMIT_NS || columns->latency_ns[i] >= TIME_LIMIT_NS - submit_ns ||
 		    (uint64_t)bytes >= LENGTH_LIMIT_BYTES || add_up(&metrics->totals.bytes, bytes))
 			return -ERANGE;
 		metrics->last_submit_ns = submit_ns;

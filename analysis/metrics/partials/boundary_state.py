@@ -13,14 +13,12 @@ import pyarrow as pa
 
 from blkreel.common.errors import TraceError
 from blkreel.traces.blocksets.intervals import union
-from blkreel.traces.format.schema import FLAGS, OPS, QUEUED_LIMIT_NS, WRITE_CODES
+from blkreel.traces.format.schema import FLAGS, OPS, QUEUED_LIMIT_NS, TIME_LIMIT_NS, WRITE_CODES
 
 CLASSES = ("read", "write", "other")
 COLUMNS = ["submit_ns", "latency_ns", "op"]
 QUEUE_COLUMNS = ["due_ns", "flags"]  # of a run; flags also of a trace with roles
 
-# As native/metrics.c has them.
-_LIMIT_NS, _LATENCY_LIMIT_NS = 1 << 61, 1 << 60
 _NONE_FIRST, _NONE_REACH = np.iinfo(np.int64).max, np.iinfo(np.int64).min
 _ALL_TIME = np.array([[_NONE_REACH, _NONE_FIRST]], np.int64)
 
@@ -35,7 +33,7 @@ def out_of_order() -> TraceError:
 
 
 def out_of_range() -> TraceError:
-    return TraceError("rows have times, lengths or offsets that no drive has (negative, or from 2^60 ns, 2^50 or 2^62 "
+    return TraceError("rows have times, lengths or offsets that no drive has (negative, or from 2^61 ns, 2^50 or 2^62 "
                       "bytes on), or sums of them beyond 2^63", "see what is wrong: blkreel check TRACE; "
                       "of a valid one leave such rows out: blkreel slice --to TIME")
 
@@ -141,7 +139,7 @@ def _of_rows(submit_ns: np.ndarray, latency_ns: np.ndarray, op: np.ndarray, due_
              flags: np.ndarray | None = None) -> Carry:
     if (submit_ns[1:] < submit_ns[:-1]).any():
         raise out_of_order()
-    if submit_ns[0] < -_LATENCY_LIMIT_NS or submit_ns[-1] >= _LIMIT_NS or latency_ns.max() >= _LATENCY_LIMIT_NS:
+    if submit_ns[0] < 0 or (latency_ns.clip(0) >= TIME_LIMIT_NS - submit_ns).any():
         raise out_of_range()
     mask = latency_ns >= 0
     if flags is not None:

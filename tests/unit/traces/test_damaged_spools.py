@@ -18,7 +18,7 @@ from tree import TREE
 from blkreel.common.errors import TraceError
 from blkreel.traces.format.check import check
 from blkreel.traces.format.reader import open_trace
-from blkreel.traces.format.schema import FLAGS, OPS, RUN_SCHEMA, TRACE_SCHEMA
+from blkreel.traces.format.schema import FLAGS, OPS, RUN_SCHEMA, TIME_LIMIT_NS, TRACE_SCHEMA
 from blkreel.traces.spool.block_file import BlockFile
 from blkreel.traces.spool.blocks import BlockReader, BlockStreamError, BlockWriter, End, Note, Rows
 from blkreel.traces.spool.spool import Spool, recover
@@ -216,3 +216,4 @@ def test_python_and_c_have_the_same_codes():
     assert ops.pop("count") == len(OPS)
     assert ops == OPS
     assert {name.lower(): 1 << int(bit) for name, bit in re.findall(r"FLAG_(\w+) = 1 << (\d+),", text)} == FLAGS
+    assert f"TIME_LIMIT_NS (1ll << {TIME_LIMIT_NS.bit_length() - 1})" in text

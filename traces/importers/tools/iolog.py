@@ -14,7 +14,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from blkreel.common.errors import TraceError
-from blkreel.traces.format.schema import OPS
+from blkreel.traces.format.schema import OPS, TIME_LIMIT_NS
 from blkreel.traces.importers.account import Account
 from blkreel.traces.importers.source_file import SourceFile, read_head
 from blkreel.traces.importers.source_format import Batch, ImportOptions, SourceFormat, head_lines
@@ -28,7 +28,6 @@ _ACTIONS = {**_OPS, b"wait": _WAIT, b"add": _FILE_ACTION, b"open": _FILE_ACTION,
 _HEADER = re.compile(rb"fio version (\d+) iolog\s*")
 # Nanoseconds of the unit of time, by version.
 _UNIT_NS = {2: 1_000_000, 3: 1_000}
-_LATEST_NS = 1 << 62
 
 
 class _Clock:
@@ -52,8 +51,8 @@ class _Clock:
             self._account.note_back_steps(len(back_ns), int(back_ns.max()))
         if self._version == 2:
             replayed_ns = np.maximum.accumulate(np.maximum(time_ns, self.reached_ns))
-        elif self.reached_ns + float(steps_ns.clip(0).sum(dtype=float)) > _LATEST_NS:
-            raise TraceError(f"{self._account.file}: the sum of the delays is more than 146 years",
+        elif self.reached_ns + float(steps_ns.clip(0).sum(dtype=float)) > TIME_LIMIT_NS:
+            raise TraceError(f"{self._account.file}: the sum of the delays is more than 73 years",
                              "the times are not microseconds since the start: record the log again")
         else:
             replayed_ns = self.reached_ns + np.cumsum(steps_ns.clip(0))
