@@ -33,7 +33,7 @@ from blkreel.analysis.scale import ReadOptions, measure_fleet
 from blkreel.common.errors import UsageError
 from blkreel.common.verdict import recorded
 from blkreel.traces.format.reader import RUN_RECORDS, open_trace
-from blkreel.traces.format.schema import OP_NAMES, OPS
+from blkreel.traces.format.schema import OPS
 from blkreel.traces.format.trace import Trace
 
 if TYPE_CHECKING:
@@ -274,7 +274,7 @@ class Study:
         return self._concat(frames)
 
     def frame(self, columns: Sequence[str] | None = None) -> pd.DataFrame:
-        """The rows in memory, about 80 bytes each: in the order of submission, `op` by its name (missing if unknown).
+        """The rows in memory, about 80 bytes each: in the order of submission, `op` by its name.
 
         The index is the row in its file, as `waited_on` names it. columns: those wanted, as docs/trace-format.md lists
         them; None: all. Raises UsageError for one that is not there.
@@ -283,9 +283,7 @@ class Study:
         if self._several:
             frame.index = np.concatenate([np.arange(part.rows) for part in self._parts.values()])
         if "op" in frame:
-            codes = frame["op"].to_numpy()
-            frame["op"] = self._pandas.Categorical.from_codes(np.where(np.isin(codes, list(OP_NAMES)), codes, -1),
-                                                              list(OPS))
+            frame["op"] = self._pandas.Categorical.from_codes(frame["op"].to_numpy(), list(OPS))
         return frame
 
     def stream(self, columns: Sequence[str] | None = None, batch_rows: int = 131_072) -> pa.RecordBatchReader:

@@ -77,10 +77,6 @@ def window_of(base: Sequence[Measured], other: Sequence[Measured]) -> int:
     return max(FEWEST_ROWS, WINDOW_ROWS // len([*base, *other]))
 
 
-def _op_name(op: int) -> str:
-    return OP_NAMES.get(op, f"operation {op}")
-
-
 class _Rows:
     """One run by windows of its source rows. ahead: rows read that lie behind the window."""
 
@@ -241,7 +237,7 @@ class _Pairing:
         for place in np.argsort(-lost_ns, kind="stable")[:LOSSES].tolist():
             if lost_ns[place] > 0:
                 self._losses.append({
-                    "source_row": int(first["source_row"][place]), "op": _op_name(int(first["op"][place])),
+                    "source_row": int(first["source_row"][place]), "op": OP_NAMES[int(first["op"][place])],
                     "offset_bytes": int(first["offset_bytes"][place]),
                     "length_bytes": int(first["length_bytes"][place]), "at_ns": int(first["at_ns"][place]),
                     "base_ns": float(base_ns[place]), "other_ns": float(other_ns[place])})
@@ -261,9 +257,9 @@ class _Pairing:
             documents = {key: ratios.document() for key, ratios in groups.items()}
             document[measure] = {
                 **documents["all", 0], "classes": groups["all", 0].classes(),
-                "by_op": [{"op": _op_name(which), **ratios}
+                "by_op": [{"op": OP_NAMES[which], **ratios}
                           for (kind, which), ratios in sorted(documents.items(), key=str) if kind == "op"],
-                "by_size": [{"op": _op_name(op), "from_bytes": 1 << size, "to_bytes": 2 << size,
+                "by_size": [{"op": OP_NAMES[op], "from_bytes": 1 << size, "to_bytes": 2 << size,
                              **documents["size", (op, size)]}
                             for op, size in sorted(which for kind, which in documents if kind == "size")]}
         return document

@@ -212,7 +212,7 @@ class _Rows:
         thread = self._threads.get(str(wait.tid), Thread())
         inode = column["inode"][at] if "inode" in column else -1
         return {"row": wait.row, "tid": wait.tid, "thread": thread.get("comm"), "process": thread.get("process"),
-                "path": self._files.get(inode) if inode > 0 else None, "op": OP_NAMES.get(column["op"][at]),
+                "path": self._files.get(inode) if inode > 0 else None, "op": OP_NAMES[column["op"][at]],
                 "offset_bytes": column["offset_bytes"][at], "length_bytes": column["length_bytes"][at],
                 "latency_ns": column["latency_ns"][at], "begin_ns": wait.begin_ns, "waited_ns": wait.waited_ns}
 

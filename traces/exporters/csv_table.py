@@ -19,7 +19,7 @@ def _write(trace: Trace, file: IO[bytes], account: Account) -> None:
     writer = None
     for columns in batches(trace, account):
         arrays = {name: pa.array(values) for name, values in columns.items()}
-        arrays["op"] = _texts(columns["op"], lambda code: OP_NAMES.get(code, str(code)))
+        arrays["op"] = _texts(columns["op"], OP_NAMES.__getitem__)
         arrays["flags"] = _texts(columns["flags"], lambda flags: "+".join(
             name for name, bit in FLAGS.items() if flags & bit))
         arrays["device"] = _texts(columns["device"],

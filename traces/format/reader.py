@@ -60,7 +60,7 @@ def open_trace(path: str | Location, *, verify: bool = True) -> Trace:
     _check_schema(path, schema, metadata)
     if wrong := wrong_metadata(metadata):
         raise damaged(path, ValueError(f"metadata: {wrong}"))
-    trace = Trace(path, amended(path, metadata), footer, layout, row_groups)
+    trace = Trace(path, amended(path, metadata), footer, layout, row_groups, verify)
     if verify and (why := disagreement(trace)):
         raise TraceError(f"{path} was changed after it was written: {why}", how_to_repair(trace))
     return trace

@@ -5,9 +5,11 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from blkreel.common.command_line import command_line
 from blkreel.common.errors import TraceError
 from blkreel.common.files.storage_url import Location, StorageUrl
 from blkreel.traces.samples import called
@@ -15,7 +17,7 @@ from blkreel.traces.samples import called
 from .footer import Footer, FooterFirst, local_file
 from .metadata_types import HasMetadata, Thread
 from .pages import PageCheck, PageError, PageLimitError, RowGroup, row_group_offsets
-from .schema import COLUMN_TYPES, Metadata
+from .schema import COLUMN_TYPES, OP_NAMES, OPS, Metadata
 
 _READ_BYTES = 256 << 10
 
@@ -24,7 +26,8 @@ _READ_BYTES = 256 << 10
 class Trace(HasMetadata):
     """An open trace. metadata: the file's `blkreel.` keys, decoded, without the prefix; of a run, with later values.
 
-    layout: of the Parquet file. row_groups: of its footer. cache: results of passes over the trace, by name.
+    layout: of the Parquet file. row_groups: of its footer. verified: rows with an unknown operation are refused.
+    cache: results of passes over the trace, by name.
     """
 
     path: Location
@@ -32,6 +35,7 @@ class Trace(HasMetadata):
     footer: Footer
     layout: pq.FileMetaData = field(compare=False, repr=False)
     row_groups: list[RowGroup] = field(compare=False, repr=False)
+    verified: bool = True
     cache: dict[str, Any] = field(default_factory=dict, compare=False, repr=False)
 
     @cached_property
@@ -112,10 +116,10 @@ class Trace(HasMetadata):
                 groups: range | None = None) -> Iterator[pa.RecordBatch]:
         """The rows in submit order, at most `rows` per batch, of all or some row groups.
 
-        Raises TraceError at a damaged page, and at a value that is missing.
+        Raises TraceError at a damaged page, at a value that is missing, and at an unknown operation.
         """
         for batch in self._batches(columns, rows, groups):
-            self._check_nulls(batch)
+            self._check_values(batch)
             yield batch
 
     def _batches(self, columns: list[str] | None, rows: int, groups: range | None) -> Iterator[pa.RecordBatch]:
@@ -139,15 +143,21 @@ class Trace(HasMetadata):
             table = self._file.read(columns=columns)
         except (OSError, pa.ArrowException, PageError) as error:
             raise damaged(self.path, error) from error
-        self._check_nulls(table)
+        self._check_values(table)
         return table
 
-    def _check_nulls(self, rows: pa.RecordBatch | pa.Table) -> None:
+    def _check_values(self, rows: pa.RecordBatch | pa.Table) -> None:
         """Columns of the format have a value in each row; other columns of a file may have none."""
         for name in rows.schema.names:
             if name in COLUMN_TYPES and (missing := rows[name].null_count):
                 raise TraceError(f"{self.path}: column {name} has {missing:,} values missing",
                                  "the file was changed after it was written: record it again")
+        if self.verified and "op" in rows.schema.names and rows.num_rows:
+            op = rows["op"].to_numpy()
+            if op.min() < 0 or op.max() >= len(OPS):
+                unknown = ", ".join(str(code) for code in np.unique(op).tolist() if code not in OP_NAMES)
+                raise TraceError(f"{self.name} holds unknown operations: {unknown}",
+                                 f"find the damage with: {command_line('check', self.path)}")
 
 
 def damaged(path: Location, error: Exception) -> TraceError:

@@ -63,7 +63,7 @@ class DeviceSurvey:
         self.unaligned = [count + int(np.count_nonzero(alignment_bits & (size - 1)))
                           for count, size in zip(self.unaligned, BLOCK_SIZES, strict=True)]
         for code in np.flatnonzero(np.bincount(io["op"].astype(np.uint8))):
-            # An unknown operation is counted under its number; the replay reports it.
+            # The writer takes unknown operations, and survey_from() and readers of the rows refuse them.
             name, matches = OP_NAMES.get(int(code), str(code)), io["op"].astype(np.uint8) == code
             self.ios[name] = self.ios.get(name, 0) + int(matches.sum())
             self.bytes[name] = self.bytes.get(name, 0) + int(io["length_bytes"][matches].sum())

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from blkreel.common.errors import TraceError, UsageError
+from blkreel.common.errors import UsageError
 from blkreel.common.units import format_ns
 from blkreel.traces.format.check import check_order
 from blkreel.traces.format.metadata_types import COARSE_CLOCK_NS
@@ -70,9 +70,6 @@ def _extent(trace: Trace, device: int | None) -> tuple[int, int]:
     devices: set[int] = set()
     for batch in trace.batches(["offset_bytes", "length_bytes", "op", "device"]):
         columns = {name: batch[name].to_numpy() for name in batch.schema.names}
-        if unknown := set(np.unique(columns["op"]).tolist()) - set(OP_NAMES):
-            raise TraceError(f"{trace.name} holds unknown operations: {', '.join(map(str, sorted(unknown)))}",
-                             f"find the damage with: blkreel check {trace.name}")
         if zoned := set(np.unique(columns["op"]).tolist()) & {OPS[name] for name in ZONE_OPS}:
             raise UsageError(f"{trace.name} has operations on zones, and a model has no write pointers: "
                              f"{', '.join(OP_NAMES[code] for code in sorted(zoned))}",

@@ -135,7 +135,7 @@ class _Totals:
 
     def document(self, metadata: Mapping[str, Any]) -> dict[str, Any]:
         threads = metadata.get("threads") or {}
-        document = {"ops": self.ops.named(lambda code: OP_NAMES.get(code, str(code))),
+        document = {"ops": self.ops.named(OP_NAMES.__getitem__),
                     "write_flags": {name: total for name, total in self.write_flags.items() if total["ios"]},
                     "threads": _by_bytes(self.threads.named(
                         lambda tid: threads.get(str(tid), {}).get("comm", "unknown"))),

@@ -94,13 +94,6 @@ def test_a_gap_is_a_number_of_nanoseconds():
             blkreel.open("sample:app-start", gap_ns=gap_ns)
 
 
-def test_an_unknown_operation_is_missing_in_the_frame(tmp_path):
-    path = tmp_path / "t.parquet"
-    new_trace(path, {}, op=[1, 99, -3])
-    frame = blkreel.open(path).frame()
-    assert frame.op.isna().tolist() == [False, True, True] and frame.op[0] == "write"
-
-
 def test_bursts_seconds_and_timeline_add_up_to_the_rows(runs):
     study, rows = blkreel.open(runs[0]), rows_of(runs[0])
     reads = rows[rows.op == 0]

@@ -140,7 +140,6 @@ def test_many_runs_are_not_read_further_ahead_than_they_need(tmp_path, monkeypat
 
 def test_rows_from_far_inside_a_trace_are_found_at_once(tmp_path):
     t = plan(300)
-    a, _ = run(tmp_path / "a", t.assign(source_row=t.source_row + 10**15, op=99))
+    a, _ = run(tmp_path / "a", t.assign(source_row=t.source_row + 10**15))
     shown = paired(a, a)
     assert shown["latency"]["n"] == 300
-    assert [one["op"] for one in shown["latency"]["by_op"]] == ["operation 99"]  # of a later version, or damaged

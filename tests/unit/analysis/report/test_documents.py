@@ -302,3 +302,12 @@ def test_report_command(blkreel, tmp_path):
     assert "Throughput by busy time" in shown.stdout and "n too small (n=" in shown.stdout
     assert json.loads(blkreel("report", trace, "--json", "--gap", "5ms").stdout)["parameters"]["burst_gap_ns"] == 5 * MS
     assert blkreel("report", trace, "--gap", "5", check=False).returncode == 2
+
+
+def test_commands_that_show_results_end_with_0_whatever_the_verdict(blkreel, tmp_path):
+    """docs/guide.md: those that make a result return 3."""
+    runs = [write_run(tmp_path / name, label=name, verdict="invalid", seconds=3,
+                      reasons=[{"level": "invalid", "text": "1 I/O failed"}]) for name in "ab"]
+    for words in (["info", runs[0]], ["report", runs[0]], ["compare", *runs]):
+        shown = blkreel(*words, check=False)
+        assert shown.returncode == 0 and ("invalid" in shown.stdout or words[0] == "info")

@@ -7,7 +7,6 @@ import pytest
 from empty_image import empty_image
 from small_trace import new_trace
 
-from blkreel.common.errors import TraceError
 from blkreel.replay.drive.target import find_target
 from blkreel.replay.plan import survey_cache
 from blkreel.replay.plan.mapping import choose_mapping
@@ -184,9 +183,3 @@ def test_short_traces_are_not_kept(tmp_path, no_survey, cache, monkeypatch):
     monkeypatch.setattr(survey_cache, "MIN_ROWS", ROWS + 1)
     survey_trace(open_trace(random_trace(tmp_path / "t.parquet")), [0, 1], ALL_IDLE)
     assert not cache.exists()
-
-
-def test_operations_that_no_version_knows(tmp_path):
-    path = write(tmp_path / "t.parquet", submit_ns=[1], latency_ns=[1], offset_bytes=[0], length_bytes=[512], op=[99])
-    with pytest.raises(TraceError, match="unknown operations: 99.*blkreel check"):
-        survey_trace(open_trace(path), [0], ALL_IDLE)

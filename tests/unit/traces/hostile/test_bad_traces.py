@@ -149,12 +149,25 @@ def test_a_row_that_cannot_be_is_named(tmp_path, columns, problem):
 
 
 @pytest.mark.parametrize("columns", [
-    dict(offset_bytes=[0, 2**62 - 4096]), dict(latency_ns=[5, 2**61 - 11]), dict(latency_ns=[5, -1]), dict(think_ns=[0, 5], waited_on=[-1, 0]),
+    dict(offset_bytes=[0, 2**62 - 4096]), dict(latency_ns=[5, 2**61 - 11]), dict(latency_ns=[5, -1]),
+    dict(think_ns=[0, 5], waited_on=[-1, 0]),
     dict(status=[0, -5]), dict(flags=[0, 1])])
 def test_a_row_at_the_limit_is_valid(tmp_path, columns):
     """And measured: reports refused offsets from 2^62 on and latencies from 2^60 ns on."""
     assert _errors(tmp_path / "t.parquet", **columns) == []
     assert measure(tmp_path / "t.parquet").partial
+
+
+@pytest.mark.parametrize("op", [99, -5])
+def test_an_operation_that_is_not_one_of_the_format_is_refused_by_every_command(blkreel, tmp_path, op):
+    """Reports called it valid, `slice` wrote it to another trace, and `export` failed with an internal error."""
+    path = new_trace(tmp_path / "t.parquet", op=[0, op, 1])
+    assert "invalid: 1 rows: unknown op (first at row 1)" in blkreel("check", path, check=False).stderr
+    for words in (["report"], ["info"], ["slice", "--to", "1s", "-o", tmp_path / "s.parquet"],
+                  ["export", "--format", "iolog3", "-o", tmp_path / "t.iolog"], ["model", "-o", tmp_path / "m.json"],
+                  ["replay", "--on", "nil:nvme-mid", "-o", tmp_path / "run"]):
+        refused = blkreel(words[0], path, *words[1:], check=False)
+        assert refused.returncode == 1 and f"holds unknown operations: {op}; find the damage" in refused.stderr
 
 
 def test_an_extent_past_the_end_of_its_device_is_named_without_a_sum_that_wraps(tmp_path):

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from small_trace import new_trace
 from tree import COMPILE, GAME_DOWNLOAD, GAME_LOAD
 
-from blkreel.common.errors import TraceError, UsageError
+from blkreel.common.errors import UsageError
 from blkreel.traces.format.check import check
 from blkreel.traces.format.reader import open_trace
 from blkreel.traces.format.schema import FLAGS, OPS
@@ -237,12 +237,6 @@ def test_a_write_of_0_bytes_is_modeled_as_the_flush_that_it_is(tmp_path):
     write_generated(model, tmp_path / "made.parquet", seed=1)
     assert model.properties["write_size_mean_bytes"] == 4096 and model.properties["flush_share"] == 0.5
     assert not check(open_trace(tmp_path / "made.parquet")).errors
-
-
-def test_a_trace_with_an_unknown_operation_is_refused(tmp_path):
-    new_trace(tmp_path / "t.parquet", {}, op=[0, 99, 1])
-    with pytest.raises(TraceError, match="holds unknown operations: 99"):
-        modeled_trace(open_trace(str(tmp_path / "t.parquet")), None)
 
 
 @pytest.mark.parametrize("columns, device, message", [
