@@ -23,7 +23,7 @@ def trace_document(path: Path, ios: Mapping[str, int], bytes_: Mapping[str, int]
     rows, file_bytes = sum(ios.values()), path.stat().st_size
     return {"version": 1, "path": str(path), "rows": rows, "ios": ios, "bytes": bytes_, "duration_ns": duration_ns,
             "file_bytes": file_bytes, "bytes_per_io": round(file_bytes / rows, 2) if rows else None,
-            "devices": [str(device.get("path") or device.get("name")) for device in metadata.get("devices") or []],
+            "devices": [device_name(device) for device in metadata.get("devices") or []],
             "source_format": metadata.get("source_format"), "lost": (metadata.get("lost") or {}).get("total"),
             "in_flight_at_start": metadata.get("in_flight_at_start"),
             "in_flight_at_end": metadata.get("in_flight_at_end"), "ledger": metadata.get("ledger")}

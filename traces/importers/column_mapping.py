@@ -7,6 +7,7 @@ A column is named as in the header, or numbered from 1 in a file without one.
 
 import csv
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -233,8 +234,11 @@ class ColumnMapping(SourceFormat):
 
     def _parquet_values(self, name: str, values: pa.Array) -> np.ndarray | pa.Array:
         if name in _TEXTS:
-            if name == "device" and pa.types.is_integer(values.type):
-                return values.fill_null(-1)
+            if pa.types.is_floating(values.type):
+                with suppress(pa.ArrowInvalid):  # pandas makes floats of whole numbers with missing values
+                    values = values.cast(pa.int64())
+            if name == "device" and pa.types.is_integer(values.type) and not values.null_count:
+                return values
             return pc.dictionary_encode(values.cast(pa.string()).fill_null("").cast(pa.binary()))
         if pa.types.is_dictionary(values.type):
             values = values.cast(values.type.value_type)

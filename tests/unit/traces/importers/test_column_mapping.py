@@ -108,6 +108,12 @@ def test_fractions_in_parquet_are_exact(run):
         run(parquet_of(b=pa.array([0.0, 8.5])), columns=COLUMNS)
 
 
+@pytest.mark.parametrize("device", [pa.array([None, 7]), pa.array([None, 7.0]), ["", "7"], pa.array([None, "7"])])
+def test_a_missing_device_in_parquet_has_no_name_and_no_number_is_a_fraction(run, device):
+    rows, result = run(parquet_of(d=device), columns=f"{COLUMNS},device=d")
+    assert [entry["name"] for entry in result.metadata["devices"]] == ["", "7"]
+
+
 def test_text_in_parquet_is_read_as_in_a_text_table(run):
     """Programs that read a CSV file without converting it write all columns as text."""
     dates = pa.array(["2024-03-31T01:59:59.5+01:00", "2024-03-31 01:00:00Z"])
