@@ -164,7 +164,7 @@ class ColumnMapping(SourceFormat):
         """The delimiter, the number of titles in the header, 0 without one, and of each field's column, from 1."""
         names = {name: field.column for name, field in self._fields.items()}
         if all(column.isdigit() for column in names.values()):
-            first = next(line for line in lines if line.strip())
+            first = _first(lines)
             widths = {delimiter: len(_cells(first, delimiter)) for delimiter in _DELIMITERS}
             delimiter = max(_DELIMITERS, key=lambda delimiter: widths[delimiter])
             for name, column in names.items():
@@ -177,12 +177,12 @@ class ColumnMapping(SourceFormat):
                 titles = _cells(line, delimiter)
                 if not set(names.values()) <= set(titles):
                     continue
-                if number:
+                if any(before.strip() for before in lines[:number]):
                     raise UsageError(f"{source.path} has {number:,} {'line' if number == 1 else 'lines'} before its "
                                      "header", f"leave them out: --skip-lines {number}")
                 _refuse_twice(source, names.values(), titles)
                 return delimiter, len(titles), {name: titles.index(column) + 1 for name, column in names.items()}
-        titles = max((_cells(lines[0], delimiter) for delimiter in _DELIMITERS), key=len)
+        titles = max((_cells(_first(lines), delimiter) for delimiter in _DELIMITERS), key=len)
         absent = next(column for column in names.values() if column not in titles)
         raise UsageError(f"{source.path} has no column {absent!r}",
                          did_you_mean(absent, titles, f"its first line has {', '.join(titles)}"))
@@ -293,6 +293,10 @@ class ColumnMapping(SourceFormat):
                      device=values.get("device"), tid=None if tid is None else _within(tid, np.int32),
                      process=values.get("process"), flags=mapped(values["op"], self._flags).astype(np.int32),
                      cpu=None if cpu is None else _within(cpu, np.int16))
+
+
+def _first(lines: Iterable[bytes]) -> bytes:
+    return next(line for line in lines if line.strip())
 
 
 def _refuse_twice(source: SourceFile, wanted: Iterable[str], titles: list[str]) -> None:

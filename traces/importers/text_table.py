@@ -104,14 +104,16 @@ class TextTable:
 
     def rows(self, source: SourceFile, account: Account) -> Iterator[Rows]:
         """The valid lines of a file, in order. Counts all records that it reads, and rejects invalid lines."""
-        number = 1
+        number, at_start = 1, True
         for block in line_blocks(source, account):
             if number == 1:
                 block = block.removeprefix(_BOM)
             while number <= self.skip_lines and block:
                 block, number = block[block.find(b"\n") + 1:], number + 1
-            if number == self.skip_lines + 1 and block:
-                first = block[:block.find(b"\n")]
+            while at_start and block and not (first := block[:block.find(b"\n")]).strip():
+                block, number = block[len(first) + 1:], number + 1
+            if at_start and block:
+                at_start = False
                 if self.is_header(first.rstrip(b"\r")):
                     block, number = block[len(first) + 1:], number + 1
                 head = _learning_end(block)

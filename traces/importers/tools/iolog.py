@@ -79,8 +79,10 @@ class _Iolog(SourceFormat):
     def batches(self, source: SourceFile, account: Account, options: ImportOptions) -> Iterator[Batch]:
         self._refuse_other_versions(source)
         clock = _Clock(self.version, account)
+        header_lines = 1
         for lines in blocks_of_lines(source, account):
-            at = np.flatnonzero((lines.count > 0) & (lines.numbers > 1))
+            at = np.flatnonzero(lines.count > 0)
+            at, header_lines = at[header_lines:], header_lines if not len(at) else 0
             account.read(len(at))
             before = self.version - 2
             action = lines.mapped(*lines.field(before + 1, at), lambda text: _ACTIONS.get(text, _UNKNOWN))

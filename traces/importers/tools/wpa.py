@@ -44,9 +44,10 @@ class Wpa(SourceFormat):
     def batches(self, source: SourceFile, account: Account, options: ImportOptions) -> Iterator[Batch]:
         lines = head_lines(read_head(source.path))
         table = _Table(str(source.path), lines)
+        header_lines = 1
         for block in blocks_of_table(source, account, table.separator, _with_plain_grouping):
-            begin = 1 if block.numbers[0] == 1 else 0
-            at = begin + np.flatnonzero(block.count[begin:] > 0)
+            at = np.flatnonzero(block.count > 0)
+            at, header_lines = at[header_lines:], header_lines if not len(at) else 0
             account.read(len(at))
             wrong = block.count[at] != table.fields
             block.account_for(wrong, account.reject, f"not {table.fields} fields", at)

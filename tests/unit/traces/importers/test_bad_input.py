@@ -91,6 +91,14 @@ def test_a_blank_behind_the_last_field_is_none(run, name):
     assert result.metadata["source_format"] == name and frame.equals(run(RECORDINGS[name])[0])
 
 
+@by_text
+def test_blank_lines_before_the_first_are_none(run, name):
+    """A header behind one was a rejected record, or not found."""
+    plain, expected = run(RECORDINGS[name], block_bytes=512)
+    frame, result = run(b"\n \r\n" + RECORDINGS[name], block_bytes=512)
+    assert frame.equals(plain) and result.metadata["ledger"]["rejected"] == expected.metadata["ledger"]["rejected"]
+
+
 @pytest.mark.parametrize("name", sorted(RECORDINGS) if is_fuzzing() else ["blkparse", "msr", "vscsi"])
 def test_a_compressed_file_gives_the_same_rows_and_a_cut_one_an_error(tmp_path, name):
     plain, _ = imported(tmp_path, name, RECORDINGS[name])

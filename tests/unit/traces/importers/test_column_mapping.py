@@ -88,6 +88,15 @@ def test_a_line_with_more_fields_than_titles_is_rejected(run, records):
     assert rows.latency_ns.tolist() == [7000] * 200 + [9000], "empty ones are a habit of some programs"
 
 
+def test_blank_lines_before_a_header_or_the_first_record_are_none(run):
+    table = b"t,o,b,n,l\n0,R,0,512,1\n1,W,8,512,1\n"
+    numbers = "time=1:s@unix,op=2,offset=3:sectors,length=4:bytes,latency=5:us"
+    for text, columns in ((table, COLUMNS), (table.partition(b"\n")[2], numbers)):
+        plain, _ = run(text, columns=columns)
+        rows, result = run(b"\n\n" + text, columns=columns)
+        assert rows.equals(plain) and result.metadata["ledger"]["records"] == 2
+
+
 def parquet_of(**columns):
     """A file of two records; columns that are not given are whole numbers."""
     with io.BytesIO() as file:
