@@ -55,11 +55,13 @@ def _tail(id_: str, title: str, measured: Sequence[_Measured], order: Sequence[s
     if not measured:
         return None
     points = _FEW_POINTS if len(order) > MOST_HUES else _POINTS
+    hidden = [entry["label"] for entry, *_ in measured if _withheld(entry, key)]
     tails = [Tail(entry["label"], "", counts.count, _points(counts, points), _percentiles(counts))
-             for entry, counts, _ in measured]
+             for entry, counts, _ in measured if entry["label"] not in hidden]
+    notes = (f"Without a curve, because a value is withheld: {', '.join(hidden)}.",) if hidden else ()
     style = SeriesStyle.of_entries([entry for entry, *_ in measured], order)
     spec = tail_chart(f"Tail of {within_sentence(title)}, by drive", tails, style, within_sentence(title), limits)
-    return Chart(id_, title, _table(title, measured, key, formula), spec, "" if limits else "lower", text, (_FAINT,))
+    return Chart(id_, title, _table(title, measured, key, formula), spec, "" if limits else "lower", text, (_FAINT, *notes))
 
 
 def _points(counts: Distribution, most: int) -> list[tuple[float, float]]:
@@ -79,6 +81,12 @@ def _percentiles(counts: Distribution) -> list[tuple[str, float, float]]:
             and (ns := counts.percentile((share - 1, share))) is not None]
 
 
+def _withheld(entry: Datum, key: str) -> list[str]:
+    """The figures below `key` that the effect of the host forbids to show, such as `p99_ns`."""
+    return [name for name in ("mean_ns", *(f"{name}_ns" for name in PERCENTILES), "max_ns")
+            if (metric := find(f"{key}.{name}")) and is_withheld(entry, metric)]
+
+
 def _table(title: str, measured: Sequence[_Measured], key: str, formula: str) -> Table:
     figures = [("n", "n", "count", "I/Os"), ("mean_ns", "Mean", "time", "Σ / n"),
                *((f"{name}_ns", name.replace("_", "."), "time", formula) for name in PERCENTILES),
@@ -89,8 +97,7 @@ def _table(title: str, measured: Sequence[_Measured], key: str, formula: str) ->
     rows = []
     for entry, _, values in measured:
         why = {f"{name}_ns": f"n too small (n={values['n']:,})" for name in values["too_small"]}
-        why |= {name: WITHHELD for name, *_ in figures
-                if (metric := find(f"{key}.{name}")) and is_withheld(entry, metric)}
+        why |= dict.fromkeys(_withheld(entry, key), WITHHELD)
         cells: Datum = {"drive": entry["label"],
                         **{name: None if why.get(name) == WITHHELD else values[name] for name, *_ in figures}}
         rows.append(Row(cells, entry["label"], why, path=path_of(entry)))

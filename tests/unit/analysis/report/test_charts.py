@@ -345,3 +345,13 @@ def test_a_trace_has_no_replay_to_be_honest_about(tmp_path):
     assert not {"lateness-host", "response-tail", "certificate"} & set(by_id(shown))
     assert "honesty" not in [section.id for section in shown.sections]
     assert "3 events lost by the capture" in shown.entries[0].verdict["reasons"][0]["text"]
+
+
+def test_no_tail_has_the_curve_of_a_withheld_percentile(tmp_path):
+    """Its table had no value, and the curve and its dot showed it."""
+    runs = [measure(write_run(tmp_path / label, label, seconds=3, withheld=withheld))
+            for label, withheld in (("A", ("read_p99",)), ("B", ()))]
+    tail = by_id(compare_page.page_of(*document.comparison(runs)))["read-tail"]
+    assert {row["entry"] for row in tail.spec["data"]["values"]} == {"B"} and tail.notes[-1].endswith("withheld: A.")
+    alone = by_id(report_page.page_of(*document.report(runs[0])))
+    assert alone["read-tail"].spec is None and alone["write-tail"].spec
