@@ -90,6 +90,8 @@ class PowerCommand:
         seconds = np.array(self._seconds)
         if not len(seconds):
             return PowerSamples(np.empty(0, np.int64), seconds, [], notes or ["the program printed nothing"])
+        if (seconds >= UNIX_SINCE_S).any():
+            notes += pairs.notes
         samples = cleaned(_on_monotonic_clock(np.array(self._arrived_ns), seconds, pairs), np.array(self._watts), notes)
         last_ns = int(samples.time_ns[-1])
         median_ns = float(np.median(np.diff(samples.time_ns))) if len(samples.time_ns) > 1 else 0.0

@@ -74,6 +74,8 @@ class PowerLog:
         if self.of_several_runs and not absolute[0]:
             raise self._relative_times()
         time_ns = np.round(np.array(seconds) * 1e9).astype(np.int64) + round(self.offset_s * 1e9)
+        if absolute.any():
+            notes += pairs.notes
         time_ns = np.where(absolute, pairs.monotonic_ns(time_ns), time_ns + start_ns)
         return cleaned(time_ns, watts, notes)
 

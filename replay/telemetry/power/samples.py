@@ -7,9 +7,11 @@ import numpy as np
 import numpy.typing as npt
 
 from blkreel.common.errors import BlkreelError
+from blkreel.common.units import format_ns
 
 UNIX_SINCE_S = 1e9  # 2001; no uptime is that long (31 years)
 GAP_INTERVALS = 5.0  # a gap is longer than this many median intervals (D)
+_LEAST_STEP_NS = 1_000_000  # of a clock that was set, to be noted
 
 Gaps = list[tuple[int, int]]
 
@@ -119,7 +121,25 @@ class ClockPairs:
         If the wall clock was set instead, only the first pair counts.
         """
         since = np.asarray(realtime_ns, np.int64) - self.first[1]
-        monotonic, real = self.last[0] - self.first[0], self.last[1] - self.first[1]
-        if monotonic <= 0 or abs(real - monotonic) > monotonic * 1e-3:
+        if self.was_set:
             return self.first[0] + since
+        monotonic, real = self.last[0] - self.first[0], self.last[1] - self.first[1]
         return self.first[0] + np.round(since * (monotonic / real)).astype(np.int64)
+
+    @property
+    def was_set(self) -> bool:
+        monotonic_ns = self.last[0] - self.first[0]
+        return monotonic_ns <= 0 or abs(self._apart_ns) > monotonic_ns * 1e-3
+
+    @property
+    def notes(self) -> list[str]:
+        """What a meter's times since 1970 are uncertain by."""
+        if not self.was_set or abs(self._apart_ns) < _LEAST_STEP_NS:
+            return []
+        return [f"the wall clock was set {'back' if self._apart_ns < 0 else 'ahead'} by "
+                f"{format_ns(abs(self._apart_ns))} during the run: from then on, times of a meter on this clock are "
+                "off by as much"]
+
+    @property
+    def _apart_ns(self) -> int:
+        return self.last[1] - self.first[1] - (self.last[0] - self.first[0])

@@ -76,6 +76,15 @@ def test_clocks_that_drift_apart_are_followed_and_a_jump_is_not():
     assert set_by_hand.monotonic_ns(np.array([500 * S])).tolist() == [500 * S]
 
 
+@pytest.mark.parametrize(("times", "apart_s", "note"), [
+    ((UNIX, UNIX + 1), 3600, "was set ahead by 60 min 0 s"), ((UNIX, UNIX + 1), -5, "was set back by 5.00 s"),
+    ((UNIX, UNIX + 1), 0, None), ((0, 1), 3600, None)])
+def test_a_meter_on_a_clock_that_was_set_has_a_note(tmp_path, times, apart_s, note):
+    pairs = ClockPairs((1000 * S, UNIX * S), (1100 * S, (UNIX + 100 + apart_s) * S))
+    notes = log_of(tmp_path, "".join(f"{at},1\n" for at in times)).read(pairs, 1000 * S).notes
+    assert not notes if note is None else note in notes[0]
+
+
 # -- a program
 
 @pytest.mark.parametrize(("line", "values"), [
