@@ -226,6 +226,8 @@ static int measure(struct emulation *emulation)
 		atomic_store(&emulation->server.calibrating, false);
 		emulation->image.untouched = false;
 	}
+	if (err == -EPERM || err == -ENOSYS) /* of no other call */
+		return report_error(IO_URING_REMEDY, "io_uring is not available: %s", strerror(-err));
 	if (err)
 		return report_error(NULL, "cannot calibrate the emulated drive: %s", strerror(-err));
 	print_ready(emulation, &calibration);

@@ -9,6 +9,7 @@
 #include "cleanup.h"
 #include "error.h"
 #include "run/clock.h"
+#include "run/host.h"
 #include "run/memory.h"
 
 /* Polls both rings, because a sleep in one would leave the completions of the other unreaped. */
@@ -301,9 +302,7 @@ struct issuer *uring_issuer(const struct issuer_options *options)
 	else if (err == -EINVAL && uring->commands)
 		report_error("omit --passthrough", "io_uring takes no commands of NVMe before Linux 5.19");
 	else if (err && !report_shortage("cannot use io_uring", -err))
-		report_error("find the reason with: blkreel doctor. It takes Linux 5.11, kernel.io_uring_disabled=0 and, in a "
-			     "container, --security-opt seccomp=unconfined",
-			     "io_uring is not available: %s", strerror(-err));
+		report_error(IO_URING_REMEDY, "io_uring is not available: %s", strerror(-err));
 	if (err || !prepare_offload(uring, options))
 		return NULL;
 	issuer = &uring->issuer;

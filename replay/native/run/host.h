@@ -1,10 +1,14 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
-/* CPUs, memory and priority of the issuing threads. A run works without each of them. */
+/* CPUs, memory and priority of the issuing threads, without each of which a run works; and io_uring, which it needs. */
 #pragma once
 
 #include <sched.h>
 #include <stdbool.h>
 #include <stdint.h>
+
+/* Of an io_uring that the kernel or a container refuses. */
+#define IO_URING_REMEDY "find the reason with: blkreel doctor. It takes Linux 5.11, kernel.io_uring_disabled=0 and, in a " \
+			"container, --security-opt seccomp=unconfined"
 
 struct host_cpus {
 	cpu_set_t allowed;

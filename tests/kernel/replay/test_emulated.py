@@ -422,6 +422,25 @@ def test_refusals_leave_nothing(blkreel, tmp_path, name, words, why):
     assert set(tmp_path.iterdir()) == before
 
 
+_WITHOUT_IO_URING = '''
+import ctypes, os, struct, sys
+# Loads the number of the system call; io_uring_setup (425) fails with EPERM, all others are allowed.
+rows = ctypes.create_string_buffer(b"".join(struct.pack("HBBI", *row) for row in (
+    (0x20, 0, 0, 0), (0x15, 0, 1, 425), (0x06, 0, 0, 0x50001), (0x06, 0, 0, 0x7fff0000))), 32)
+program = struct.pack("HxxxxxxP", 4, ctypes.addressof(rows))
+assert not ctypes.CDLL(None).prctl(38, 1, 0, 0, 0) and not ctypes.CDLL(None).prctl(22, 2, program, 0, 0)
+os.execv(sys.argv[1], sys.argv[1:])
+'''
+
+
+def test_io_uring_that_is_refused_has_a_remedy(name):
+    """As kernel.io_uring_disabled=2 and profiles of containers refuse it."""
+    refused = subprocess.run([sys.executable, "-c", _WITHOUT_IO_URING, Path(sys.executable).with_name("blkreel"), "emulate", DRIVE, "--name", name, "--", "true"],
+                             capture_output=True, text=True)
+    assert refused.returncode == 1 and "io_uring is not available" in refused.stderr, refused.stderr
+    assert "kernel.io_uring_disabled=0" in refused.stderr and not left_behind(name)
+
+
 def test_a_mount_that_fails_has_the_reason_of_mount(emulate, tmp_path):
     (tmp_path / "drive.img").write_bytes(os.urandom(4096) * (64 * 256))
     (tmp_path / "mnt").mkdir()
