@@ -88,11 +88,15 @@ class Ring:
                 "intervals": held}
 
     def _drop(self, until_bytes: int) -> None:
-        self.dropped_rows += self.spool.drop_head(until_bytes, lambda rows: {
-            "ring": {**self.metadata(), "dropped_rows": self.dropped_rows + rows}})
         epoch_ns = self.spool.metadata("epoch_ns")
-        while self._marks and self._marks[0].written_bytes <= self.spool.begin_bytes:
-            self.dropped_until_ns = self._marks.popleft().at_ns - epoch_ns
+
+        def note(rows: int) -> dict[str, Any]:
+            while self._marks and self._marks[0].written_bytes <= self.spool.begin_bytes:
+                self.dropped_until_ns = self._marks.popleft().at_ns - epoch_ns
+            self.dropped_rows += rows
+            return {"ring": self.metadata(), "spool_held_from_ns": self.dropped_until_ns or 0}
+
+        self.spool.drop_head(until_bytes, note)
 
 
 def save_now(spool: Spool, metadata: dict[str, Any]) -> Path:

@@ -23,7 +23,7 @@ from blkreel.traces.format.writer import TraceWriter, table_of
 
 from .block_file import BlockFile
 from .blocks import END, HEADER, NOTE
-from .causes import with_page_uses, with_rows_waited_on, with_wakes
+from .causes import OP_USE, OP_WAKE, with_page_uses, with_rows_waited_on, with_wakes
 from .notes import Note, SpoolNotes
 from .reorder import in_submit_order
 from .rows_child import Totals
@@ -36,6 +36,8 @@ class SpoolContents:
     """A spool up to its last complete block at this moment. metadata: of the spool.
 
     Its key `spool_origin_ns` is the time 0 of the trace, for a writer that finds the first submit only at the end.
+    I/Os from before `spool_held_from_ns` whose completion was not seen are dropped like their neighbors: their rows
+    come at the end of the recording, or when another I/O takes their tag.
 
     schema: of the trace, with the optional columns that the rows have. has_layout: False if the writer died before the
     first row. end: the writer's totals; None if it did not finish. damaged_bytes: of blocks that were skipped, and of
@@ -49,6 +51,7 @@ class SpoolContents:
         self._begin_bytes = self._until_bytes = metadata.get("spool_begin_bytes", 0)
         self._notes = SpoolNotes(metadata.get("threads"), metadata.get("files"))
         self._names: NamesInRows | None = None
+        self._old_rows = 0
         self.end: Totals | None = None
         unread_bytes = 0
         with BlockFile(self._path, self._begin_bytes) as blocks:
@@ -77,12 +80,14 @@ class SpoolContents:
         """Metadata of the trace: with the notes, without the keys of the spool itself."""
         public = {key: value for key, value in self._metadata.items() if not key.startswith("spool_")}
         metadata = {**self._notes.begun, **public, **self._notes.metadata()}
+        if self._old_rows and "ring" in metadata:
+            metadata["ring"] = {**metadata["ring"], "dropped_rows": metadata["ring"]["dropped_rows"] + self._old_rows}
         return self._names.metadata(metadata) if self._names else metadata
 
     def batches(self) -> Iterator[pa.RecordBatch]:
         """The rows in order of arrival."""
         gathered: list[dict[str, np.ndarray]] = []
-        count = 0
+        count = self._old_rows = 0
         with BlockFile(self._path, self._begin_bytes) as blocks:
             for columns in blocks.rows(self._until_bytes):
                 gathered.append(columns)
@@ -109,6 +114,11 @@ class SpoolContents:
         joined = {name: np.concatenate([block[name] for block in blocks]) for name in blocks[0]}
         if origin_ns := self._metadata.get("spool_origin_ns"):
             joined["submit_ns"] = joined["submit_ns"] - origin_ns
+        if held_from_ns := self._metadata.get("spool_held_from_ns"):
+            old = ((joined["submit_ns"] < held_from_ns) & (joined["latency_ns"] < 0)
+                   & ~np.isin(joined["op"], (OP_USE, OP_WAKE)))
+            self._old_rows += int(old.sum())
+            joined = {name: values[~old] for name, values in joined.items()}
         return table_of(joined, self.schema).to_batches()[0]
 
 

@@ -74,6 +74,7 @@ class _SpoolMetadata(TraceMetadata, total=False):
     spool_public: bool
     spool_whole: bool
     spool_begin_bytes: int
+    spool_held_from_ns: int
     spool_origin_ns: int
     spool_trace_inode: int | None
 
@@ -172,10 +173,10 @@ class Spool:
             raise BlkreelError(f"the file system of {self.output.parent.resolve()} cannot free the beginning of a file",
                                "put the output on ext4, xfs, btrfs or tmpfs, or give neither --keep nor --max-size")
 
-    def drop_head(self, until_bytes: int, note: Callable[[int], Metadata]) -> int:
-        """Drop complete blocks up to this offset, keeping the names in them. Returns the number of dropped rows.
+    def drop_head(self, until_bytes: int, note: Callable[[int], Metadata]) -> None:
+        """Drop complete blocks up to this offset, keeping the names in them.
 
-        note: makes the metadata about it from that number.
+        note: makes the metadata about it from the number of dropped rows.
         """
         notes = SpoolNotes(self._metadata.get("threads"), self._metadata.get("files"))
         rows, begin_bytes = 0, self.begin_bytes
@@ -191,7 +192,6 @@ class Spool:
         self.note({**notes.begun, **notes.metadata(), **note(rows), "spool_begin_bytes": self.begin_bytes})
         with output_errors(self.output):
             _free_head(self.rows_file.fileno(), layout_bytes, begin_bytes, self.begin_bytes)
-        return rows
 
     def save_copy(self, path: Path, metadata: Metadata) -> Path:
         """Write a trace of the rows so far and continue. Returns its path."""

@@ -388,6 +388,17 @@ def test_a_recording_whose_directory_is_moved_away_for_a_while_goes_on(tmp_path)
     assert open_trace(_killed(spool)).rows == 2
 
 
+def test_a_flight_recorder_holds_no_io_in_flight_from_before_what_it_holds(tmp_path):
+    """Its row is written when the recording ends, long after those of its neighbors, which were dropped."""
+    ring = {"max_bytes": None, "keep_ns": 1000, "dropped_rows": 7}
+    spool = Spool(tmp_path / "t.parquet", TRACE_SCHEMA, {"ring": ring, "spool_held_from_ns": 5000})
+    spool.append(columns([1000, 1001, 6000, 7000], latency_ns=np.array([-1, 5500, 10, -1])))
+    for path in (spool.save_copy(tmp_path / "copy.parquet", {}), spool.finish({})):
+        trace = open_trace(path)
+        assert trace.table(["submit_ns"])["submit_ns"].to_pylist() == [1001, 6000, 7000]
+        assert trace.metadata["ring"] == {**ring, "dropped_rows": 8}
+
+
 def _killed(spool):
     spool._close()
     return recover(spool.output)
