@@ -273,6 +273,9 @@ def of_dependencies(run: Run) -> Iterator[Reason]:
     yield from _mapped(run)
     yield from _asleep(run)
     yield from _computing(run)
+    if run.source.uses_lost:
+        yield reason("lost_events", "qualified", f"{run.source.uses_lost:,} first uses of pages lost by the capture",
+                     None, run.source.uses_lost, 0)
 
 
 def _read_ahead(run: Run) -> Iterator[Reason]:

@@ -344,7 +344,8 @@ class TracePlan(Plan):
                 "ios": sum(drive.survey.total_ios for drive in self.drives),
                 "unfinished": sum(drive.survey.unfinished for drive in self.drives),
                 "programs": sorted(programs - {None, ""}), "commands_unseen": self.commands_unseen,
-                "missing_ios": missing_ios(metadata),
+                "missing_ios": missing_ios(metadata), "uses_lost": (metadata.get("ledger") or {}).get("uses_lost"),
+                "emulated": metadata.get("emulated"),
                 **workload_names(trace.path, metadata), **{name: metadata.get(name) for name in _SOURCE_METADATA}}
 
     @property

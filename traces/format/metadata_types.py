@@ -290,6 +290,8 @@ class Source:
     devices: list[Device] | None = None
     lost: Lost | None = None
     commands_unseen: int | None = None
+    uses_lost: int | None = None  # first uses of pages for which the ring of the capture was full
+    emulated: OrEmpty[list[EmulatedUse]] = field(default_factory=list)  # of the emulated drives of the capture
     missing_ios: list[str] | None = None  # what the capture said of I/Os that the trace lacks, as text
     source_lacks: list[str] | None = None
     times_step_ns: int | None = None
@@ -741,11 +743,14 @@ def lacks(metadata: Mapping[str, Any], what: str) -> bool:
 
 
 def of_recording(metadata: Mapping[str, Any]) -> dict[str, Any]:
-    """The metadata. Of a run, with the losses of the recording that it replays: its rows lack these I/Os, too."""
-    source = (metadata.get("run") or {}).get("source") or {}
+    """The metadata. Of a run, with the losses of the recording that it replays, whose I/Os its rows lack, too, and with
+    its own emulated drives, which its rows were measured on."""
+    run = metadata.get("run") or {}
+    source = run.get("source") or {}
     lost = {"lost": {**source["lost"], "per_cpu": {}, "intervals": []}} if source.get("lost") else {}
-    ledger = {"missing": source.get("missing_ios"), "commands_unseen": source.get("commands_unseen")}
-    return {**metadata, **lost, "ledger": ledger} if source else dict(metadata)
+    ledger = {"missing": source.get("missing_ios"),
+              **{key: source.get(key) for key in ("commands_unseen", "uses_lost")}}
+    return {**metadata, **lost, "ledger": ledger, "emulated": run.get("emulated")} if source else dict(metadata)
 
 
 def missing_ios(metadata: Mapping[str, Any]) -> list[str]:

@@ -61,7 +61,8 @@ def _tail(id_: str, title: str, measured: Sequence[_Measured], order: Sequence[s
     notes = (f"Without a curve, because a value is withheld: {', '.join(hidden)}.",) if hidden else ()
     style = SeriesStyle.of_entries([entry for entry, *_ in measured], order)
     spec = tail_chart(f"Tail of {within_sentence(title)}, by drive", tails, style, within_sentence(title), limits)
-    return Chart(id_, title, _table(title, measured, key, formula), spec, "" if limits else "lower", text, (_FAINT, *notes))
+    return Chart(id_, title, _table(title, measured, key, formula), spec, "" if limits else "lower", text,
+                 (_FAINT, *notes))
 
 
 def _points(counts: Distribution, most: int) -> list[tuple[float, float]]:

@@ -435,8 +435,8 @@ os.execv(sys.argv[1], sys.argv[1:])
 
 def test_io_uring_that_is_refused_has_a_remedy(name):
     """As kernel.io_uring_disabled=2 and profiles of containers refuse it."""
-    refused = subprocess.run([sys.executable, "-c", _WITHOUT_IO_URING, Path(sys.executable).with_name("blkreel"), "emulate", DRIVE, "--name", name, "--", "true"],
-                             capture_output=True, text=True)
+    refused = subprocess.run([sys.executable, "-c", _WITHOUT_IO_URING, Path(sys.executable).with_name("blkreel"),
+                              "emulate", DRIVE, "--name", name, "--", "true"], capture_output=True, text=True)
     assert refused.returncode == 1 and "io_uring is not available" in refused.stderr, refused.stderr
     assert "kernel.io_uring_disabled=0" in refused.stderr and not left_behind(name)
 

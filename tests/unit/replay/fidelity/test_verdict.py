@@ -82,6 +82,7 @@ QUALIFIES = [
     ({"hazards": 1234}, "1,234 I/Os in flight together with others on the same blocks"),
     ({"idle.removed_ns": 10**9, "idle.cap_ns": 25_000_000}, "1.00 s of idle time above 25.0 ms removed"),
     ({"source.lost": {"total": 5}}, "5 events lost by the capture"),
+    ({"source.uses_lost": 3}, "3 first uses of pages lost by the capture"),
     ({"source.missing_ios": ["loop2 is gone"]}, "the capture is not complete: loop2 is gone"),
     ({"source.commands_unseen": 3}, "3 commands that programs passed to the drive are not in the trace"),
     ({"source.times_step_ns": 10**9, "pace": {"name": "original"}}, "all submit times .* are multiples of 1.00 s"),

@@ -17,6 +17,7 @@ from blkreel.replay.plan.planner import plan_trace
 from blkreel.replay.prepare import compares
 from blkreel.replay.run import write_flags
 from blkreel.replay.run.write_flags import issued_without
+from blkreel.traces.format.metadata_types import of_recording
 from blkreel.traces.format.reader import open_trace
 from blkreel.traces.format.schema import FLAGS, OPS
 from blkreel.traces.format.writer import TraceWriter
@@ -99,11 +100,14 @@ def test_writes_that_a_drive_does_not_take_are_stated(trace, target, tmp_path):
 
 def test_commands_that_a_trace_does_not_have_are_stated(trace, target):
     """A program copied past the block layer."""
-    plan = make_plan(trace((0, 0, 4096, READ), ledger={"commands_unseen": 3}), target)
+    plan = make_plan(trace((0, 0, 4096, READ), ledger={"commands_unseen": 3, "uses_lost": 2}, emulated=[]), target)
     line, = issued_without(plan)
     assert line == (f"{plan.trace.name}: 3 commands that programs passed to the drive are not in the trace and not "
                     "issued (such as copy, deallocate, unmap)")
-    assert plan.source()["commands_unseen"] == 3
+    source = plan.source()
+    assert (source["commands_unseen"], source["uses_lost"], source["emulated"]) == (3, 2, [])
+    recording = of_recording({"run": {"source": source, "emulated": ["that of the run"]}})
+    assert recording["ledger"]["uses_lost"] == 2 and recording["emulated"] == ["that of the run"]
     assert list(issued_without(make_plan(trace((0, 0, 4096, READ), ledger={"commands_unseen": 0}), target))) == []
 
 
