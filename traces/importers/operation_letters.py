@@ -60,4 +60,5 @@ def flags_of(category: np.ndarray) -> np.ndarray:
     flags = np.zeros(len(category), np.int32)
     for bit, name in ((SYNC, "sync"), (META, "metadata"), (AHEAD, "read_ahead"), (FUA, "fua")):
         flags |= np.where(category & bit, FLAGS[name], 0).astype(np.int32)
-    return flags
+    is_preflush = (category & FLUSH != 0) & (category & (READ | WRITE) != 0)
+    return flags | np.where(is_preflush, FLAGS["preflush"], 0).astype(np.int32)

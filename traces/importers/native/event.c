@@ -148,7 +148,8 @@ uint32_t event_flags(const struct blk_event *event)
 		flags |= FLAG_READ_AHEAD;
 	if (category & CATEGORY_FUA)
 		flags |= FLAG_FUA;
-	if (category & CATEGORY_FLUSH)
+	/* Of a flush alone it is the operation; only on data it means a flush before the write. */
+	if (category & CATEGORY_FLUSH && event_op(event) != OP_FLUSH)
 		flags |= FLAG_PREFLUSH;
 	return flags;
 }

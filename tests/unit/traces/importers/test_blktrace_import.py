@@ -134,6 +134,7 @@ def test_a_write_with_flushes_around_it(rows_of):
     rows, result = rows_of(recording)
     assert rows.op.tolist() == [2, 1, 2] and rows.tid.tolist() == [42, 42, 9]
     assert rows["flags"][1] == FLAGS["sync"] | FLAGS["preflush"] | FLAGS["fua"]
+    assert not rows["flags"][[0, 2]].any(), "as of a capture with bpf: it is the operation of a flush"
     assert result.metadata["unmatched"] == 0 and result.metadata["in_flight_at_start"] == 0
 
 

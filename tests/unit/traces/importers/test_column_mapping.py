@@ -11,6 +11,7 @@ import pytest
 from foreign_traces import RECORDINGS
 
 from blkreel.common.errors import TraceError, UsageError
+from blkreel.traces.format.schema import FLAGS
 
 FRAME = pd.DataFrame({
     "ts": [1_700_000_000_000_001 + 10 * number for number in range(50)],
@@ -121,6 +122,11 @@ def test_fractions_in_parquet_are_exact(run):
 def test_a_missing_device_in_parquet_has_no_name_and_no_number_is_a_fraction(run, device):
     rows, result = run(parquet_of(d=device), columns=f"{COLUMNS},device=d")
     assert [entry["name"] for entry in result.metadata["devices"]] == ["", "7"]
+
+
+def test_letters_of_the_kernel_give_the_flags(run):
+    rows, _ = run(parquet_of(o=["FWFS", "F"], n=[512, 0]), columns=COLUMNS)
+    assert rows["flags"].tolist() == [FLAGS["sync"] | FLAGS["preflush"] | FLAGS["fua"], 0]
 
 
 def test_text_in_parquet_is_read_as_in_a_text_table(run):
