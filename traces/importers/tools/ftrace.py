@@ -87,9 +87,12 @@ class Ftrace(SourceFormat):
         with EventPairing(account) as pairing:
             head = read_head(source.path)
             is_page = _is_page(head)
-            if head.startswith(_TRACE_BEGIN) and (event := _first_event(head)) and b"." not in event[5]:
-                raise TraceError(f"{source.path}: times are ticks of the trace_clock x86-tsc or counter, of unknown "
-                                 "length", "record again after: echo mono > /sys/kernel/tracing/trace_clock")
+            if (event := _first_event(head)) and b"." not in event[5]:
+                if head.startswith(_TRACE_BEGIN):
+                    raise TraceError(f"{source.path}: times are ticks of the trace_clock x86-tsc or counter, of "
+                                     "unknown length",
+                                     "record again after: echo mono > /sys/kernel/tracing/trace_clock")
+                account.warn(f"{source.path}: times are whole numbers without a unit, read as ns")
             for lines in blocks_of_lines(_TraceOfPage(source) if is_page else source, account):
                 events = _events(lines, account)
                 actions |= set(np.unique(events.action).tolist())

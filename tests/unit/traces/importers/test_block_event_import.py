@@ -266,7 +266,9 @@ def test_ticks_of_a_clock_are_no_times(run):
     with pytest.raises(TraceError, match="ticks of the trace_clock"):
         run(text, "ftrace")
     # trace-cmd prints some clocks in ns, without a header.
-    assert len(run(re.sub(rb"#.*\n", b"", text), "ftrace")[0]) == len(IOS)
+    rows, result = run(re.sub(rb"#.*\n", b"", text), "ftrace")
+    assert len(rows) == len(IOS) and any("whole numbers without a unit, read as ns" in note for note in result.warnings)
+    assert not any("without a unit" in note for note in run(ftrace(IOS), "ftrace")[1].warnings)
 
 
 def test_recordings_that_follow_one_another_are_refused_with_the_line(run):
