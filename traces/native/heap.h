@@ -2,7 +2,6 @@
 /* Binary heaps in arrays, whose items[0] is the first by is_before(context, a, b). */
 #pragma once
 
-#include <stdbool.h>
 #include <stddef.h>
 
 /* Defines NAME_push, which adds an item to `count` others, and NAME_replace, which puts it in place of the first. */

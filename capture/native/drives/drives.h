@@ -8,7 +8,6 @@
 #include "records.h"
 
 #include <stdbool.h>
-#include <stddef.h>
 #include <stdint.h>
 
 /* I/Os completed since boot, by op of the trace; the kernel counts no write-zeroes apart. */

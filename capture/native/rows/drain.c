@@ -4,7 +4,6 @@
 
 #include <bpf/libbpf.h>
 #include <errno.h>
-#include <string.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
 #include <unistd.h>

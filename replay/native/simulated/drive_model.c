@@ -4,7 +4,6 @@
 #include <errno.h>
 #include <math.h>
 #include <stdlib.h>
-#include <string.h>
 
 #define MOST_PROGRAMS 1e6 /* of one I/O on one die */
 

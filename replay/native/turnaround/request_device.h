@@ -4,7 +4,6 @@
 
 #include <linux/bpf.h>
 #include <linux/version.h>
-#include <stdbool.h>
 
 #include <bpf/bpf_core_read.h>
 #include <bpf/bpf_helpers.h>

@@ -9,8 +9,6 @@
 #include "options.h"
 
 #include <getopt.h>
-#include <stdlib.h>
-#include <string.h>
 
 static const char usage[] =
 	"usage: blkreel-blktrace --rows-fd N [--reserve-fd N] [--live] [--late NS] [--epoch NS]\n"
