@@ -1,12 +1,10 @@
 """The results of a benchmark: computed, stored beside it, and printed."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from rich import box
 from rich.markup import escape
-from rich.table import Table
 
 from blkreel.benchmarks.reports.results import results_of
 from blkreel.benchmarks.results.document import Results
@@ -15,6 +13,7 @@ from blkreel.benchmarks.runner.record import RESULTS
 from blkreel.common.console import Console, Detail
 from blkreel.common.errors import BlkreelError, os_errors
 from blkreel.common.files.json_file import write_json
+from blkreel.common.text_table import TextColumn, in_parts, lines_of, wrapped
 
 from .progress import progress
 from .replay_summary import verdict_lines
@@ -22,8 +21,6 @@ from .replay_summary import verdict_lines
 _REPEAT_COLUMNS = ("n", "Repeat")  # left out of a benchmark with one repeat
 _MAX_TRANSPOSED_ROWS = 4
 _MAX_REASON_CHARACTERS = 20  # in a cell; a longer reason is a note below the table
-
-_Head = tuple[str, str]  # title and unit
 
 
 def write_results(directory: Path) -> Results:
@@ -65,69 +62,29 @@ def _show_table(table: TextTable, console: Console) -> None:
             visible.append(index)
     notes: list[str] = []
     texts = [[_text(row[index], notes) for index in visible] for row in table.rows]
-    _draw(table.title, [table.heads[index] for index in visible], texts,
-          [table.is_number(index) for index in visible], console)
+    cells_of = list(zip(*texts, strict=True))
+    columns = [TextColumn(table.heads[index][0], cells_of[place], table.heads[index][1], table.is_number(index))
+               for place, index in enumerate(visible)]
+    if columns:
+        _draw(table.title, columns, console)
     for number, note in enumerate(notes, 1):
         console.print(escape(f"  [{number}] {note}"), highlight=False)
     for reason, titles in empty.items():
         console.print(escape(f"  {', '.join(titles)}: {reason}"), highlight=False)
 
 
-def _draw(title: str, heads: list[_Head], texts: list[list[str]], numbers: list[bool], console: Console) -> None:
-    """Draw a table that fits the console.
-
-    A wide table of few rows is transposed. Otherwise it is split into parts that repeat the first column. Only
-    headings are wrapped, since wrapped cells cannot be read down a column.
-    """
-    widths = [_min_width(heads[index], [row[index] for row in texts]) for index in range(len(heads))]
-    if _width(widths) <= console.width or len(heads) < 3:
-        console.print(_table(title, heads, texts, numbers, console.width))
-        return
-    if len(texts) <= _MAX_TRANSPOSED_ROWS:
-        transposed = [[_heading(heads[index]).replace("\n", ", "), *(row[index] for row in texts)]
-                      for index in range(1, len(heads))]
-        unit = heads[0][1] and f" {heads[0][1]}"
-        names = [(heads[0][0], ""), *((row[0] + unit, "") for row in texts)]
-        console.print(_table(title, names, transposed, [False] + [True] * len(texts), console.width))
-        return
-    begin = 1
-    while begin < len(heads):
-        end = begin + 1
-        while end < len(heads) and _width([widths[0], *widths[begin:end + 1]]) <= console.width:
-            end += 1
-        part = [0, *range(begin, end)]
-        console.print(_table(title, [heads[index] for index in part],
-                             [[row[index] for index in part] for row in texts], [numbers[index] for index in part],
-                             console.width))
-        begin = end
-
-
-def _min_width(head: _Head, cells: Sequence[str]) -> int:
-    return max(map(len, [*_heading(head).split(), *cells, ""]))
-
-
-def _width(widths: Sequence[int]) -> int:
-    return sum(widths) + 3 * len(widths) + 1  # with the space between columns and at both ends
-
-
-def _heading(head: _Head) -> str:
-    return "\n".join(filter(None, head))
-
-
-def _table(title: str, heads: Sequence[_Head], texts: Sequence[Sequence[str]], numbers: Sequence[bool],
-           console_width: int) -> Table:
-    """A table that rich crops nowhere: of a least width it would take back what it took from the widest column."""
-    table = Table(title=escape(title), title_justify="left", box=box.SIMPLE_HEAD)
-    widths = [_min_width(head, [row[index] for row in texts]) for index, head in enumerate(heads)]
-    full_widths = [max(width, *map(len, _heading(head).split("\n")))
-                   for width, head in zip(widths, heads, strict=True)]
-    is_fixed = _width(widths) <= console_width < _width(full_widths)
-    for width, head, is_number in zip(widths, heads, numbers, strict=True):
-        table.add_column(escape(_heading(head)), justify="right" if is_number else "left", vertical="bottom",
-                         width=width if is_fixed else None)
-    for row in texts:
-        table.add_row(*map(escape, row))
-    return table
+def _draw(title: str, columns: list[TextColumn], console: Console) -> None:
+    """Draw a table that fits the console. If it is too wide, few rows are transposed, and more are drawn in parts."""
+    if len(in_parts(columns, console.width)) > 1 and len(columns[0].cells) <= _MAX_TRANSPOSED_ROWS:
+        first, *others = columns
+        heads = [", ".join(filter(None, (column.title, column.unit))) for column in others]
+        names = [f"{cell} {first.unit}".rstrip() for cell in first.cells]
+        columns = [TextColumn(first.title, heads, right=False),
+                   *(TextColumn(name, [column.cells[row] for column in others]) for row, name in enumerate(names))]
+    console.print()
+    console.print_lines(f"[italic]{escape(line)}[/]" for line in wrapped(title, console.width))
+    for part in in_parts(columns, console.width):
+        console.print_lines(lines_of(part))
 
 
 def _text(cell: Cell, notes: list[str]) -> str:
