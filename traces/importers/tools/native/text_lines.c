@@ -211,32 +211,19 @@ static bool read_decimal(const uint8_t *text, int64_t start, int64_t end, uint8_
 	return true;
 }
 
-void text_lines_integers(const uint8_t *text, const int64_t *starts, const int64_t *ends, size_t rows, uint64_t *values,
-			 uint8_t *valid)
-{
-	for (size_t row = 0; row < rows; row++) {
-		values[row] = 0;
-		valid[row] = read_integer(text, starts[row], ends[row], &values[row]);
+#define DEFINE_READ_FIELDS(name, read)                                                                              \
+	void name(const uint8_t *text, const int64_t *starts, const int64_t *ends, size_t rows, uint64_t *values,       \
+		  uint8_t *valid)                                                                                       \
+	{                                                                                                              \
+		for (size_t row = 0; row < rows; row++) {                                                              \
+			values[row] = 0;                                                                               \
+			valid[row] = read(text, starts[row], ends[row], &values[row]);                                 \
+		}                                                                                                      \
 	}
-}
 
-void text_lines_grouped_integers(const uint8_t *text, const int64_t *starts, const int64_t *ends, size_t rows,
-				 uint64_t *values, uint8_t *valid)
-{
-	for (size_t row = 0; row < rows; row++) {
-		values[row] = 0;
-		valid[row] = read_grouped_integer(text, starts[row], ends[row], &values[row]);
-	}
-}
-
-void text_lines_hexadecimals(const uint8_t *text, const int64_t *starts, const int64_t *ends, size_t rows,
-			     uint64_t *values, uint8_t *valid)
-{
-	for (size_t row = 0; row < rows; row++) {
-		values[row] = 0;
-		valid[row] = read_hexadecimal(text, starts[row], ends[row], &values[row]);
-	}
-}
+DEFINE_READ_FIELDS(text_lines_integers, read_integer)
+DEFINE_READ_FIELDS(text_lines_grouped_integers, read_grouped_integer)
+DEFINE_READ_FIELDS(text_lines_hexadecimals, read_hexadecimal)
 
 void text_lines_decimals(const uint8_t *text, const int64_t *starts, const int64_t *ends, size_t rows, uint8_t point,
 			 int places, int is_grouped, int64_t *values, uint8_t *valid)
