@@ -5,7 +5,6 @@ import random
 
 import numpy as np
 import pytest
-import scipy.stats
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -14,24 +13,31 @@ from blkreel.analysis.stats.intervals import geometric_mean, holm, interval, run
 positive = st.floats(1e-3, 1e12)
 
 
+@pytest.fixture(scope="module")
+def stats():
+    """Not imported with this module, since each worker of pytest imports all modules of tests."""
+    from scipy import stats
+    return stats
+
+
 @given(st.lists(positive, min_size=2, max_size=19))
-def test_interval_is_that_of_scipy_on_logarithms(values):
+def test_interval_is_that_of_scipy_on_logarithms(stats, values):
     logs = np.log(values)
     shown = interval(values)
     assert shown.low <= geometric_mean(values) * (1 + 1e-12) and shown.high >= geometric_mean(values) * (1 - 1e-12)
     if logs.std() > 1e-9:
-        low, high = scipy.stats.t.interval(0.95, len(logs) - 1, logs.mean(), scipy.stats.sem(logs))
+        low, high = stats.t.interval(0.95, len(logs) - 1, logs.mean(), stats.sem(logs))
         assert math.log(shown.low) == pytest.approx(low, rel=1e-6, abs=1e-6)
         assert math.log(shown.high) == pytest.approx(high, rel=1e-6, abs=1e-6)
 
 
 @given(st.lists(positive, min_size=2, max_size=12), st.lists(positive, min_size=2, max_size=12))
-def test_ratio_is_that_of_scipys_unequal_variances(a, b):
+def test_ratio_is_that_of_scipys_unequal_variances(stats, a, b):
     logs_a, logs_b = np.log(a), np.log(b)
     shown = welch(a, b)
     assert shown.value == pytest.approx(math.exp(logs_a.mean() - logs_b.mean()), rel=1e-9)
     if logs_a.std() + logs_b.std() > 1e-6:
-        expected = scipy.stats.ttest_ind(logs_a, logs_b, equal_var=False)
+        expected = stats.ttest_ind(logs_a, logs_b, equal_var=False)
         bounds = expected.confidence_interval(0.95)
         assert shown.df == pytest.approx(expected.df, rel=1e-6)
         assert shown.p == pytest.approx(expected.pvalue, rel=1e-5, abs=1e-12)
@@ -39,13 +45,13 @@ def test_ratio_is_that_of_scipys_unequal_variances(a, b):
                                                                             abs=1e-6)
 
 
-def test_ratio_by_hand():
+def test_ratio_by_hand(stats):
     """Logarithms 1, 2, 3 and 2, 4, 6: means 2 and 4, variances 1 and 4; u = 1/3 and 4/3; se = √(5/3);
     df = (5/3)² / ((1/9)/2 + (16/9)/2) = 50/17."""
     shown = welch([math.exp(each) for each in (2, 4, 6)], [math.exp(each) for each in (1, 2, 3)])
     assert shown.df == pytest.approx(50 / 17)
     assert math.log(shown.value) == pytest.approx(2)
-    assert (math.log(shown.high) - 2) / math.sqrt(5 / 3) == pytest.approx(scipy.stats.t.ppf(0.975, 50 / 17))
+    assert (math.log(shown.high) - 2) / math.sqrt(5 / 3) == pytest.approx(stats.t.ppf(0.975, 50 / 17))
 
 
 def test_equal_values_are_their_own_mean():
@@ -63,11 +69,11 @@ def test_order_of_runs_changes_no_digit():
     assert geometric_mean(values) == geometric_mean(shuffled)
 
 
-def test_more_than_fifty_runs_are_resampled_as_scipy_does():
+def test_more_than_fifty_runs_are_resampled_as_scipy_does(stats):
     values = np.random.default_rng(7).lognormal(3, 0.4, 60)  # its logarithms are near to normal, these are not:
     values[:3] *= 4
     shown = interval(values.tolist())
-    expected = scipy.stats.bootstrap((np.log(values),), np.mean, confidence_level=0.95, n_resamples=20_000,
+    expected = stats.bootstrap((np.log(values),), np.mean, confidence_level=0.95, n_resamples=20_000,
                                      method="BCa", rng=np.random.default_rng(1)).confidence_interval
     width = expected.high - expected.low
     assert shown.method == "bootstrap" and interval(values.tolist()[:50]).method == "t"
@@ -99,13 +105,13 @@ def test_holm_by_hand():
 
 
 @pytest.mark.parametrize("values", [(1.1, 1.0, 1.2, 0.95), (1.02, 1.0, 1.05)])
-def test_the_projected_runs_are_the_fewest_whose_interval_excludes_one(values):
+def test_the_projected_runs_are_the_fewest_whose_interval_excludes_one(stats, values):
     needed = runs_to_exclude_one(values)
     logs = [math.log(value) for value in values]
     mean, deviation = np.mean(logs), np.std(logs, ddof=1)
 
     def excludes(n):
-        return scipy.stats.t.ppf(0.975, n - 1) * deviation / math.sqrt(n) < abs(mean)
+        return stats.t.ppf(0.975, n - 1) * deviation / math.sqrt(n) < abs(mean)
 
     assert needed > len(values) and excludes(needed) and not excludes(needed - 1)
 
