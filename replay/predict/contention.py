@@ -134,6 +134,12 @@ def loads_of(runs: Sequence[MeasuredRun], progress: Progress) -> list[ContendedL
                           progress) for same in beside.values()]
 
 
+def misfit_of_loads(model: FittedModel, runs: Sequence[MeasuredRun], progress: Progress) -> float:
+    """Mean of ContendedLoad.misfit; 0 without runs with many writes."""
+    loads = loads_of(runs, progress)
+    return float(np.mean([load.misfit(model) for load in loads])) if loads else 0.0
+
+
 @dataclass(frozen=True)
 class Fit:
     """cause: of the contention. misfit: as ContendedLoad.misfit, the mean of all loads, and what worse_alone adds."""
@@ -227,6 +233,8 @@ def _program_times(loads: Sequence[ContendedLoad]) -> tuple[float, ...]:
 def _causes(base: FittedModel, fastest_write: float,
             programs_ns: Sequence[float]) -> dict[str, list[tuple[FittedModel, Values]]]:
     """Starts of the search for each cause."""
+    slowdown = max(base.read_slowdown, 1.1)
+    base = replace(base, read_slowdown=1.0)
     writes = {"write_bandwidth": fastest_write}
     shared = {**writes, "link": base.bandwidth[READ]}
     programs = [{"program_ns": ns, "channels": dies} for ns in programs_ns for dies in _DIES]
@@ -234,7 +242,7 @@ def _causes(base: FittedModel, fastest_write: float,
         "link": [(base, shared)],
         "programs": [(base, {**writes, "link": link, **values}) for values in programs
                      for link in (base.bandwidth[READ], _FREE_LINK)],
-        "slowdown": [(base, {**writes, "read_slowdown": 1.1})],
+        "slowdown": [(base, {**writes, "read_slowdown": slowdown})],
     }
     if base.commands is None:
         causes["one command"] = [(replace(base, commands=1), {**writes, **values}) for values in programs]

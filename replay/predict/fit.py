@@ -19,7 +19,7 @@ from blkreel.replay.fidelity.queue_metrics import READ, WRITE, QueueModel, first
 from blkreel.replay.simulated.spec import MAX_FACTOR, SPREAD_SHARES
 from blkreel.traces.format.schema import OPS
 
-from .contention import contention_fits
+from .contention import contention_fits, misfit_of_loads
 from .measured_run import Ios, MeasuredRun, beside_any, same_drive, simulated_latencies
 from .model import MAX_SLOWDOWN, MIN_LATENCY_NS, FittedModel
 
@@ -45,18 +45,21 @@ _LONG_BYTES = 256 << 10
 _BUS_ROUNDS = 10
 # Difference and ratio of the misfits of models that explain runs equally well.
 _AS_GOOD, _AS_GOOD_FACTOR = 0.02, 1.25
+# Misfit of runs full of writes from which they have another cause of contention than a factor for reads. A spread of
+# latencies alone gives up to 0.15.
+_UNEXPLAINED = 0.2
 
 
 def fit_drives(runs: Sequence[MeasuredRun], progress: Progress) -> list[FittedModel]:
     """The model that explains the runs best, and others that explain them as well: what the runs leave open.
 
     runs: of one drive. What reads take alone is fitted to the runs with few writes, else to those without a background,
-    if there are any; then what they take beside writes to the others. Raises TraceError if the I/Os of a run cannot be
-    simulated.
+    if there are any; then what they take beside writes to the others, or to the same if their I/Os are not explained.
+    Raises TraceError if the I/Os of a run cannot be simulated.
     """
     quiet = [run for run in runs if not run.has_contention] or [run for run in runs if not run.has_background]
     models = _fitted(quiet or runs, progress)
-    if quiet and len(quiet) < len(runs):
+    if quiet and (len(quiet) < len(runs) or misfit_of_loads(models[0], runs, progress) > _UNEXPLAINED):
         own = [run for run in runs if run.has_contention and not run.has_background]
         fits = [fit for model in models
                 for fit in contention_fits(_with_own_writes(model, quiet, own, progress), runs, progress,

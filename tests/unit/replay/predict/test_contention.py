@@ -99,6 +99,7 @@ def test_a_write_that_waits_for_reads_has_no_longer_latency(command_server, tmp_
                     "--pace", "dependent")
     model = fit_drives(with_baselines([str(tmp_path / "a few"), str(tmp_path / "flood")]), progress)[0]
     assert model.latency_ns[WRITE] == pytest.approx(600e3, rel=0.1)
+    assert fit_drives(with_baselines([str(tmp_path / "flood")]), progress)[0].program_ns, "also from this run alone"
 
 
 def test_a_write_cache_that_fills_up_is_fitted(replayed):
