@@ -198,12 +198,13 @@ def test_ctrl_c_ends_in_order(a_plan, issue):
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
 def test_a_job_in_the_background_of_a_script_ends_by_a_signal_between_two_runs_of_the_engine(number):
     """A shell without job control starts it with SIGINT ignored."""
-    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN), signal.signal(number, signal.SIG_DFL)  # below nohup ignored
     try:
         with pytest.raises(KeyboardInterrupt), sigterm_as_interrupt():
             signal.getsignal(number)(number, None)  # a real signal may come within a callback that swallows exceptions
     finally:
-        signal.signal(signal.SIGINT, before)
+        for restored, handler in zip((signal.SIGINT, number), before, strict=True):
+            signal.signal(restored, handler)
 
 
 SCRIPT = """
