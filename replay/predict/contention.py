@@ -134,9 +134,8 @@ def loads_of(runs: Sequence[MeasuredRun], progress: Progress) -> list[ContendedL
                           progress) for same in beside.values()]
 
 
-def misfit_of_loads(model: FittedModel, runs: Sequence[MeasuredRun], progress: Progress) -> float:
-    """Mean of ContendedLoad.misfit; 0 without runs with many writes."""
-    loads = loads_of(runs, progress)
+def misfit_of_loads(model: FittedModel, loads: Sequence[ContendedLoad]) -> float:
+    """Mean of ContendedLoad.misfit; 0 without loads."""
     return float(np.mean([load.misfit(model) for load in loads])) if loads else 0.0
 
 
@@ -170,7 +169,7 @@ def contention_fits(models: Sequence[FittedModel], runs: Sequence[MeasuredRun], 
 
     def fit_of(cause: str, base: FittedModel, values: Values) -> Fit:
         at = with_values(base, values)
-        return Fit(cause, at, values, float(np.mean([load.misfit(at) for load in loads])) + worse_alone(at))
+        return Fit(cause, at, values, misfit_of_loads(at, loads) + worse_alone(at))
 
     candidates = grouped(pair for model in models
                          for pair in _causes(model, fastest_write or model.bandwidth[WRITE],

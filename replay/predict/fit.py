@@ -19,7 +19,7 @@ from blkreel.replay.fidelity.queue_metrics import READ, WRITE, QueueModel, first
 from blkreel.replay.simulated.spec import MAX_FACTOR, SPREAD_SHARES
 from blkreel.traces.format.schema import OPS
 
-from .contention import contention_fits, misfit_of_loads
+from .contention import contention_fits, loads_of, misfit_of_loads
 from .measured_run import Ios, MeasuredRun, beside_any, same_drive, simulated_latencies
 from .model import MAX_SLOWDOWN, MIN_LATENCY_NS, FittedModel
 
@@ -59,7 +59,7 @@ def fit_drives(runs: Sequence[MeasuredRun], progress: Progress) -> list[FittedMo
     """
     quiet = [run for run in runs if not run.has_contention] or [run for run in runs if not run.has_background]
     models = _fitted(quiet or runs, progress)
-    if quiet and (len(quiet) < len(runs) or misfit_of_loads(models[0], runs, progress) > _UNEXPLAINED):
+    if quiet and (len(quiet) < len(runs) or misfit_of_loads(models[0], loads_of(runs, progress)) > _UNEXPLAINED):
         own = [run for run in runs if run.has_contention and not run.has_background]
         fits = [fit for model in models
                 for fit in contention_fits(_with_own_writes(model, quiet, own, progress), runs, progress,
