@@ -47,8 +47,10 @@ static void find_symbols(const struct symbol *symbols, size_t count)
 {
 	FILE *file CLEANUP_FCLOSE = fopen("/proc/kallsyms", "re");
 	size_t left = count;
-	char line[512];
+	char line[512], buffer[16384];
 
+	if (file)
+		setvbuf(file, buffer, _IOFBF, sizeof(buffer)); /* procfs asks for blocks of 1 KiB */
 	/* ADDRESS, a letter, NAME, and for a module a tab and its name. */
 	while (left && file && fgets(line, sizeof(line), file)) {
 		const char *name = strchr(line, ' ');
