@@ -131,7 +131,11 @@ def _machine(image, initramfs, machine):
     # that another processor executes.
     clock = ["-icount", f"shift={machine.instruction_ns.bit_length() - 1},sleep=off", "-rtc", "clock=vm",
              "-seed", "1"] if machine.instruction_ns else []
-    return ["-accel", "tcg,thread=single", "-cpu", "max" if machine.has_avx else "max,-avx,-avx2",
+    # Without erms and fsrm the kernel copies and clears memory by words, which QEMU would do byte by byte. With a
+    # counted clock they stay: each byte is an instruction there, and docs/measurements.md has figures of it.
+    lacking = [*([] if machine.has_avx else ["-avx", "-avx2"]),
+               *([] if machine.instruction_ns else ["-erms", "-fsrm"])]
+    return ["-accel", "tcg,thread=single", "-cpu", ",".join(["max", *lacking]),
             "-smp", str(machine.processors), *clock,
             "-machine", "nvdimm=on", "-m", f"{machine.memory_mib},slots=32,maxmem=64G", "-nodefaults",
             "-display", "none", "-no-reboot", "-nic", "none", "-kernel", image, "-initrd", initramfs,
