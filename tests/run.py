@@ -5,10 +5,11 @@
     python tests/run.py --all                  # also the guests
     python tests/run.py --lanes 1              # one part after the other
 
-Three lanes run side by side: lint and unit; native and kernel; the guests. The kernel tests mostly wait for drives, and
-a guest emulates on one processor; the first lane leaves both the processor that they need. Each line of output then
-begins with the name of its part. The output ends with the failed tests of all parts. Parts that still run after
-LIMIT_SECONDS are ended: the output then shows their processes, and where each Python stands.
+Three lanes run side by side; each takes the next part when it is free, so that none is left with two long parts. The
+kernel tests mostly wait for drives, and a guest emulates on one processor; lint and unit leave both the processor that
+they need. Each line of output then begins with the name of its part. The output ends with the failed tests of all
+parts. Parts that still run after LIMIT_SECONDS are ended: the output then shows their processes, and where each Python
+stands.
 """
 
 import argparse
@@ -42,24 +43,24 @@ COLOR = re.compile(r"\x1b\[[0-9;]*m")
 
 @dataclass(frozen=True)
 class Part:
-    """One command of the test suite. The parts of a lane run one after the other."""
+    """One command of the test suite."""
 
     name: str
     argv: Sequence[str]
-    lane: int
     by_default: bool = True
     nice: int = 0
 
 
+# In the order in which they begin.
 PARTS = (
-    Part("lint", [*MAKE, "lint"], lane=0, nice=10),
-    Part("native", ["meson", "test", "-C", "build", "--print-errorlogs"], lane=1),
-    Part("unit", [*PYTEST, "tests", "--ignore=tests/kernel", "--ignore=tests/vm", "-n", "2", "--dist", "worksteal"],
-         lane=0, nice=10),
+    Part("lint", [*MAKE, "lint"], nice=10),
+    Part("native", ["meson", "test", "-C", "build", "--print-errorlogs"]),
+    Part("vm", [*MAKE, "test-vm", "VM_ARGS=tests/vm/guest"], by_default=False),
     # Tests of a file share captures and demos. Not those with the fewest tests last: they take longest.
-    Part("kernel", [*PYTEST, "tests/kernel", "-n", "2", "--dist", "loadfile", "--no-loadscope-reorder"], lane=1),
-    Part("vm", [*MAKE, "test-vm", "VM_ARGS=tests/vm/guest"], lane=2, by_default=False),
-    Part("vm-rest", [*MAKE, "test-vm-rest"], lane=2, by_default=False),
+    Part("kernel", [*PYTEST, "tests/kernel", "-n", "2", "--dist", "loadfile", "--no-loadscope-reorder"]),
+    Part("unit", [*PYTEST, "tests", "--ignore=tests/kernel", "--ignore=tests/vm", "-n", "2", "--dist", "worksteal"],
+         nice=10),
+    Part("vm-rest", [*MAKE, "test-vm-rest"], by_default=False),
 )
 
 
@@ -161,20 +162,18 @@ def run_part(part: Part, prefixed: bool) -> Result:
     return Result(part, exit_code, time.monotonic() - begin, cpu_seconds, "".join(pieces))
 
 
-def run_lanes(lanes: Sequence[Sequence[Part]], expired: threading.Event) -> list[Result]:
-    """Run the lanes side by side, and return the results of all parts, lane by lane. After `expired` no part begins."""
-    def run_lane(parts: Sequence[Part]) -> list[Result]:
-        results = []
-        for part in parts:
-            if expired.is_set():
-                break
-            results.append(run_part(part, prefixed=len(lanes) > 1))
-            if len(lanes) > 1:
-                print(results[-1].line(), flush=True)
-        return results
+def run_parts(parts: Sequence[Part], lanes: int, expired: threading.Event) -> list[Result]:
+    """Run the parts, so many side by side as there are lanes. After `expired` no part begins."""
+    def run(part: Part) -> list[Result]:
+        if expired.is_set():
+            return []
+        result = run_part(part, prefixed=lanes > 1)
+        if lanes > 1:
+            print(result.line(), flush=True)
+        return [result]
 
-    with ThreadPoolExecutor(len(lanes)) as pool:
-        return [result for results in pool.map(run_lane, lanes) for result in results]
+    with ThreadPoolExecutor(lanes) as pool:
+        return [result for results in pool.map(run, parts) for result in results]
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -189,14 +188,12 @@ def main(argv: Sequence[str] | None = None) -> int:
         parser.error(f"unknown part: {', '.join(sorted(unknown))}; parts: {', '.join(part.name for part in PARTS)}")
     chosen = [part for part in PARTS if (part.name in options.parts if options.parts else
                                          part.by_default or options.all)]
-    lanes = [chosen] if options.lanes == 1 else [
-        [part for part in chosen if part.lane == lane] for lane in sorted({part.lane for part in chosen})]
     begin = time.monotonic()
     expired = threading.Event()
     limit = threading.Timer(options.limit, end_parts, [expired, options.limit])
     limit.daemon = True
     limit.start()
-    results = sorted(run_lanes(lanes, expired), key=lambda result: chosen.index(result.part))
+    results = run_parts(chosen, min(options.lanes, len(chosen)), expired)
     limit.cancel()
     seconds = time.monotonic() - begin
     for result in results:

@@ -14,15 +14,15 @@ def runner(monkeypatch):
     monkeypatch.setitem(sys.modules, "run_parts", module)  # dataclasses look the module up
     spec.loader.exec_module(module)
 
-    def part(name, code, lane, by_default=True, printed=""):
+    def part(name, code, by_default=True, printed=""):
         script = f"print('line of {name}'); print({printed!r}); raise SystemExit({code})"
-        return module.Part(name, [sys.executable, "-c", script], lane, by_default)
+        return module.Part(name, [sys.executable, "-c", script], by_default)
 
     monkeypatch.setattr(module, "PARTS", (
-        part("first", 3, 0, printed="FAILED tests/test_it.py::test_that_fails - assert\nE   assert 1 == 2\n"
+        part("first", 3, printed="FAILED tests/test_it.py::test_that_fails - assert\nE   assert 1 == 2\n"
                                  "FAILED tests/test_it.py::test_that_fails - assert 1 == 2"),
-        part("second", 0, 0, printed="E   of a test that passed at last"), part("drives", 0, 1),
-        part("long", 0, 1, by_default=False)))
+        part("second", 0, printed="E   of a test that passed at last"), part("drives", 0),
+        part("long", 0, by_default=False)))
     return module
 
 
