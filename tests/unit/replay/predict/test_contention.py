@@ -51,7 +51,7 @@ DRIVES = {"link": f"{ALONE},write_bandwidth=450MB/s,link=500MB/s",
 @pytest.fixture(autouse=True)
 def few_simulations(monkeypatch):
     monkeypatch.setattr(contention, "_SIMULATIONS", 8)
-    monkeypatch.setattr(contention, "_CACHE_SIMULATIONS", 60)
+    monkeypatch.setattr(contention, "_CACHE_SIMULATIONS", 8)
 
 
 @pytest.fixture(scope="module")
@@ -102,8 +102,9 @@ def test_a_write_that_waits_for_reads_has_no_longer_latency(command_server, tmp_
     assert fit_drives(with_baselines([str(tmp_path / "flood")]), progress)[0].program_ns, "also from this run alone"
 
 
-def test_a_write_cache_that_fills_up_is_fitted(replayed):
+def test_a_write_cache_that_fills_up_is_fitted(replayed, monkeypatch):
     """Without it the p99 of the reads, of which most are beside writes past the cache, was 18 % too long."""
+    monkeypatch.setattr(contention, "_CACHE_SIMULATIONS", 60)
     runs = with_baselines([replayed("cache", "large")])
     model = fit_drives(runs, progress)[0]
     assert model.cache["cache"] == pytest.approx(180e6, rel=0.1)
