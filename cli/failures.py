@@ -1,5 +1,6 @@
 """What the command prints when it fails: one line on stderr, and with --json a document on stdout."""
 
+import errno
 import json
 import sys
 import tempfile
@@ -41,6 +42,9 @@ def failure_of(error: BaseException) -> Failure:
     if isinstance(error, OSError) and error.strerror:
         if isinstance(error, FileNotFoundError) and not error.filename and not Path().stat().st_nlink:
             return Failure("system", "the current directory was removed", "change to another one: cd", 1)
+        if error.errno == errno.ENOSPC and not error.filename:
+            return Failure("system", f"no space left for stdout, or for temporary files in {tempfile.gettempdir()}",
+                           "free some space (df -h), or choose another directory: export TMPDIR=DIR", 1)
         where = f"{error.filename}: " if error.filename else ""
         return Failure("system", f"{where}{error.strerror}", None, 1)
     return _internal(error)

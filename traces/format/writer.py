@@ -3,6 +3,7 @@
 import errno
 import json
 import os
+import shlex
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -219,8 +220,10 @@ def output_error(path: str | Path, error: OSError) -> BlkreelError:
     if limit := limit_reached(error):
         return limit
     if error.errno == errno.ENOSPC or "No space left" in str(error):
+        # A directory that the command made may be removed again, its mount point is not.
+        mount = next(parent for parent in Path(path).resolve().parents if parent.is_mount())
         return BlkreelError(f"no space left for {path}",
-                            f"free some space (df -h {Path(path).parent}) or name another output")
+                            f"free some space (df -h {shlex.quote(str(mount))}) or name another output")
     return BlkreelError(f"cannot write {path}: {error.strerror or error}",
                         "check the directory, or name another output")
 

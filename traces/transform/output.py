@@ -1,5 +1,6 @@
 """The trace that a tool writes, and what the tool reports about it."""
 
+import errno
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -12,7 +13,7 @@ import pyarrow as pa
 from blkreel.common.files.safe_files import caller_of_sudo
 from blkreel.traces.format.names import NamesInRows
 from blkreel.traces.format.schema import OP_NAMES, Metadata
-from blkreel.traces.format.writer import TraceWriter
+from blkreel.traces.format.writer import TraceWriter, output_error
 from blkreel.traces.spool.spool import PRIVATE_MODE
 
 from .rows import Span
@@ -37,7 +38,8 @@ class TransformOutput:
     """Takes rows in order of submission, and writes the trace with the names of the threads and files in them.
 
     names: metadata with the `threads` and `files` of which finish() removes those without a row. The trace can be read
-    by its owner only, unless `public`. As a context manager it removes an unfinished file.
+    by its owner only, unless `public`. As a context manager it removes an unfinished file, and raises BlkreelError if
+    the disk of the trace is full, also for temporary files beside it.
     """
 
     def __init__(self, path: Path, schema: pa.Schema, names: Metadata, *, force: bool, public: bool):
@@ -54,6 +56,8 @@ class TransformOutput:
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None,
                  traceback: TracebackType | None) -> None:
         self._writer.abandon()
+        if isinstance(error, OSError) and error.errno == errno.ENOSPC:
+            raise output_error(self._writer.path, error) from error
 
     @property
     def rows(self) -> int:

@@ -81,9 +81,10 @@ class RowNumbers:
         result = np.full(len(rows), -1, np.int64)
         window_of = np.where((rows >= 0) & (rows < self._rows), rows // _WINDOW_ROWS, -1)
         for window in np.unique(window_of[window_of >= 0]).tolist():
-            begin, inside = window * _WINDOW_ROWS, window_of == window
-            numbers = np.memmap(self._file, "<i8", "r", offset=8 * begin,
-                                shape=(min(_WINDOW_ROWS, self._rows - begin),))
+            inside = window_of == window
+            begin, end = int(rows[inside].min()), int(rows[inside].max()) + 1
+            # Not mapped: on a full tmpfs a hole of the file that is touched in memory is a SIGBUS.
+            numbers = np.frombuffer(os.pread(self._file.fileno(), 8 * (end - begin), 8 * begin), "<i8")
             result[inside] = numbers[rows[inside] - begin] - 1
         return result
 

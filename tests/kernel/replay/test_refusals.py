@@ -348,7 +348,8 @@ def test_no_space_for_the_output(blkreel, loop_drive, tiny_filesystem, tmp_path)
     result = blkreel("replay", tmp_path / "many.parquet", "--on", loop_drive(16 * MIB), "--pace", "depth=32",
                      "-o", tiny_filesystem / "run", check=False)
     assert result.returncode == 1
-    assert "no space left" in result.stderr
+    assert f"no space left for {tiny_filesystem}/run/" in result.stderr
+    assert f"df -h {tiny_filesystem})" in result.stderr, "the directory of the run is removed"
     assert not (tiny_filesystem / "run").exists(), "not one block of records has room there"
 
 

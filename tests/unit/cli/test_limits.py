@@ -89,7 +89,9 @@ def test_a_stdout_on_a_full_disk_is_one_line(blkreel):
     with open("/dev/full", "w") as full:
         result = subprocess.run([blkreel.command, "samples", "--json"], stdout=full, stderr=subprocess.PIPE, text=True,
                                 env=blkreel.environment, timeout=300)
-    assert result.returncode == 1 and result.stderr == "blkreel: No space left on device\n"
+    assert result.returncode == 1 and result.stderr == (
+        "blkreel: no space left for stdout, or for temporary files in /tmp; free some space (df -h), or choose another "
+        "directory: export TMPDIR=DIR\n")
 
 
 def test_a_current_directory_that_was_removed_is_named(blkreel, tmp_path):

@@ -1,6 +1,7 @@
 """`blkreel merge` puts traces on one clock, and keeps dependencies, devices and threads apart."""
 
 import json
+from contextlib import closing
 
 import numpy as np
 import pyarrow as pa
@@ -10,12 +11,13 @@ from transformed import assert_valid, columns_of, of_another_machine
 from tree import APP_START, COMPILE, GAME_DOWNLOAD
 
 import blkreel
-from blkreel.common.errors import TraceError, UsageError
+from blkreel.common.errors import BlkreelError, TraceError, UsageError
 from blkreel.traces.format.reader import open_trace
 from blkreel.traces.format.schema import FLAGS, TRACE_SCHEMA
 from blkreel.traces.samples import sample_path
 from blkreel.traces.transform.concat import concat
 from blkreel.traces.transform.merge import merge
+from blkreel.traces.transform.rows import RowNumbers
 from blkreel.traces.transform.slice import Selection, slice_trace
 
 
@@ -273,3 +275,25 @@ def test_the_layers_of_a_volume_stay_apart(tmp_path):
     volume = volume_trace(tmp_path / "volume.parquet", "a", "dm-0")
     merge([volume, other], tmp_path / "t.parquet", align="start")
     assert blkreel.open(tmp_path / "t.parquet").figures["read"]["ops"] == 2, "sda of the other machine is not below it"
+
+
+@pytest.mark.kernel
+@pytest.mark.parametrize("transform", [lambda trace, output: slice_trace(trace, output, Selection(ops=("write",))),
+                                       lambda trace, output: merge([trace, trace], output, align="start")],
+                         ids=["slice", "merge"])
+def test_a_full_disk_is_named_also_for_temporary_files(tiny_filesystem, transform):
+    with open(tiny_filesystem / "filler", "wb", buffering=0) as filler:
+        filler.write(bytes((1 << 20) - 8192))
+    with pytest.raises(BlkreelError, match=f"no space left for .*t.parquet; free some space .df -h {tiny_filesystem}"):
+        transform(open_trace(GAME_DOWNLOAD), tiny_filesystem / "t.parquet")
+    assert [path.name for path in tiny_filesystem.iterdir()] == ["filler"]
+
+
+@pytest.mark.kernel
+def test_numbers_of_rows_that_were_not_put_are_read_on_a_full_disk(tiny_filesystem):
+    """As of a slice that skips row groups; in a mapped file they are a SIGBUS."""
+    with closing(RowNumbers(tiny_filesystem, 1 << 20)) as numbers:
+        numbers.put(5, np.array([7, -1]))
+        with open(tiny_filesystem / "filler", "wb", buffering=0) as filler:
+            filler.write(bytes(1 << 20))
+        assert numbers.of(np.array([-1, 5, 6, 1 << 19, 1 << 20])).tolist() == [-1, 7, -1, -1, -1]
