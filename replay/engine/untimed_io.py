@@ -2,11 +2,13 @@
 
 import errno
 import os
+import shlex
+import shutil
 import signal
 import time
 from collections import deque
 from collections.abc import Callable, Iterable
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, suppress
 from types import FrameType
 
 import numpy as np
@@ -54,7 +56,7 @@ class UntimedIo:
         failed = np.flatnonzero((status != 0) & ~is_refused)
         if len(failed):
             raise BlkreelError(f"{self._step} {self._target.path} failed: {error_text(rows, int(failed[0]))}",
-                               self._remedy(int(status[failed[0]])))
+                               self._remedy(int(status[failed[0]]), int(length[failed[0]])))
         self.refused_discards += int(is_refused.sum())
         self.done_bytes += int(length.sum())
         self.discarded_bytes += int(length[is_discard & ~is_refused].sum())
@@ -74,9 +76,14 @@ class UntimedIo:
         start_s, start_bytes = self._samples[0]
         return (self.done_bytes - start_bytes) / max(now - start_s, 1e-9)
 
-    def _remedy(self, status: int) -> str:
-        if status == -errno.ENOSPC and self._target.drive.backing_file:
-            return f"free space on the file system of its image: df -h {self._target.drive.backing_file}"
+    def _remedy(self, status: int, length_bytes: int) -> str:
+        image = self._target.drive.backing_file
+        is_full = status == -errno.ENOSPC
+        if image and status == -errno.EIO:  # of a write that is cut short
+            with suppress(OSError):
+                is_full = shutil.disk_usage(image).free < length_bytes
+        if image and is_full:
+            return f"free space on the file system of its image: df -h {shlex.quote(image)}"
         return "read the kernel log: dmesg | tail"
 
 

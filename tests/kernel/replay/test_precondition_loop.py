@@ -286,3 +286,11 @@ def test_what_others_wrote_meanwhile_ends_it(blkreel, interrupted):
     result = blkreel(*words, "0s")
     assert re.search(r"discarding client at 100 %, interrupted \d+ s ago: 2.10 MB of external writes", result.stderr)
     assert "all as written" in result.stdout
+
+
+def test_an_image_on_a_full_disk_names_that_disk(blkreel, tiny_filesystem):
+    """Of a write that is cut short there the kernel gives no reason."""
+    subprocess.run(["mount", "-o", "remount,size=1000k", tiny_filesystem], check=True)
+    image = empty_image(tiny_filesystem / "image", 8 * MIB)
+    result = blkreel("precondition", image, "--state", "full", check=False)
+    assert result.returncode == 1 and f"df -h {image}" in result.stderr
