@@ -456,7 +456,8 @@ def _begun(options: CaptureOptions, drives: list[Drive]) -> dict[str, Any]:
            if (text := printable(getattr(options, name) or "").strip())},
         "command": [] if private else options.command, "cold": options.cold,
         "host": "" if private else host.node, "kernel": host.release, "cpu_count": os.cpu_count(),
-        "devices": [{**device, "backing_file": ""} for device in devices] if private else devices,
+        "devices": [{**device, "backing_file": "", "model": "" if device["kind"] == "dm" else device["model"]}
+                    for device in devices] if private else devices,
         **({"source_lacks": ["names"]} if private else {}),
     }
 

@@ -44,7 +44,8 @@ class Drive:
     kind: disk, loop, ram, zram, dm, md, file, or nil for no drive. queue_depth: nr_requests of its queue, the smallest
     of several paths.
     read_ahead_bytes, max_request_bytes: what the kernel reads ahead, and its largest request; 0: unknown.
-    serial: as reported by the drive, or ""; a trace holds serial_hash instead.
+    model: of a dm volume its name. serial: as reported by the drive, of a volume its UUID, or ""; a trace holds
+    serial_hash instead.
     backing_file: of a loop device or an emulated drive.
     zoned: `host-managed` or `host-aware`, "" for a drive without zones; zone_bytes: size of its zones.
     transport: of NVMe: pcie, tcp, rdma, fc or loop, of different paths all of them (`rdma, tcp`); "" of other drives.
@@ -72,6 +73,10 @@ class Drive:
     zoned: str = ""
     zone_bytes: int = 0
     transport: str = ""
+
+    @property
+    def is_volume(self) -> bool:
+        return self.kind in ("dm", "md")
 
     @property
     def serial_hash(self) -> str:
@@ -266,7 +271,7 @@ def _drive(disk: Path, sys_root: Path) -> Drive:
         size_bytes=integer_in(disk / "size") * _SECTOR_BYTES,
         logical_block_bytes=integer_in(queue / "logical_block_size") or _SECTOR_BYTES,
         physical_block_bytes=integer_in(queue / "physical_block_size") or _SECTOR_BYTES,
-        model=text_in(disk / "device/model") or _emulated(backing_file),
+        model=text_in(disk / "device/model") or text_in(disk / "dm/name") or _emulated(backing_file),
         firmware=text_in(disk / "device/firmware_rev") or text_in(disk / "device/rev"),
         serial=_serial(disk),
         scheduler=_active_scheduler(text_in(queue / "scheduler")),
@@ -307,7 +312,7 @@ def _kind(disk: Path) -> str:
 
 
 def _serial(disk: Path) -> str:
-    """NVMe and virtio: a text file. SCSI and SATA: vital product data page 0x80. Others: the WWN."""
+    """NVMe, virtio: a text file. SCSI, SATA: vital product data page 0x80. Others: the WWN, the UUID of a volume."""
     for name in ("device/serial", "serial"):
         if text := text_in(disk / name):
             return text
@@ -315,7 +320,13 @@ def _serial(disk: Path) -> str:
         page = (disk / "device/vpd_pg80").read_bytes()
         if text := page[4:].decode("ascii", "ignore").strip():
             return text
-    return text_in(disk / "wwid") or text_in(disk / "device/wwid")
+    return text_in(disk / "wwid") or text_in(disk / "device/wwid") or _volume_uuid(disk)
+
+
+def _volume_uuid(disk: Path) -> str:
+    """As lasting as the volume, unlike its number. Of cryptsetup without a header it has the name only: "" then."""
+    uuid = text_in(disk / "dm/uuid") or text_in(disk / "md/uuid")
+    return "" if uuid.startswith("CRYPT-") and not re.match(r"CRYPT-\w+-[0-9a-f]{32}-", uuid) else uuid
 
 
 def _active_scheduler(text: str) -> str:

@@ -1,11 +1,10 @@
 """Whether a drive is the same, with the same contents, as when its state was remembered.
 
-A serial identifies a drive permanently. A drive without one is identified only while it stays attached, an image by
-path, inode, birth time and size. Changed contents show in the kernel's counts of the drive, or in the image's
-modification time and allocated size.
+A serial, of a volume its UUID, identifies a drive permanently. A drive without one is identified only while it stays
+attached, an image by path, inode, birth time and size. Changed contents show in the kernel's counts of the drive, or in
+the image's modification time and allocated size.
 """
 
-import re
 from contextlib import suppress
 from pathlib import Path
 from typing import NotRequired, TypedDict
@@ -51,11 +50,7 @@ def identity_words(target: Target) -> str:
         except OSError:
             words = f"{image}:{drive.size_bytes}"
     else:
-        # A volume's identifier is as lasting as the volume. That of cryptsetup without a header has its name only.
-        lasting = _sysfs_text(target, "dm/uuid") or _sysfs_text(target, "md/uuid")
-        if lasting.startswith("CRYPT-") and not re.match(r"CRYPT-\w+-[0-9a-f]{32}-", lasting):
-            lasting = ""
-        words = f"{drive.name}:{drive.model}:{drive.size_bytes}:{lasting or power_of(target)}"
+        words = f"{drive.name}:{drive.model}:{drive.size_bytes}:{power_of(target)}"
     return f"{words}:{target.partition}"
 
 

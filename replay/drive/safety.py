@@ -145,7 +145,9 @@ def _names(word: str, target: Target) -> bool:
 
 
 def confirmation(drive: Drive) -> str:
-    """The confirmation that destroys a drive: its serial, or NAME:BYTES if it has none."""
+    """The confirmation that destroys a drive: its serial, or NAME:BYTES of a volume and a drive that has none."""
+    if drive.is_volume:
+        return f"{drive.model or drive.name}:{drive.size_bytes}"
     return drive.serial or f"{drive.name}:{drive.size_bytes}"
 
 

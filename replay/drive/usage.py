@@ -9,7 +9,7 @@ from pathlib import Path
 
 from blkreel.common.device import refuse_without_sysfs
 from blkreel.common.errors import SafetyError
-from blkreel.common.system import MOUNTINFO, read_kernel_lines, read_kernel_text, unescaped
+from blkreel.common.system import MOUNTINFO, read_kernel_lines, read_kernel_text, text_in, unescaped
 
 from .file_identity import Identity, identity_of, loop_backing, number_of, status_of
 from .openers import openers_of
@@ -170,7 +170,8 @@ def _holders(disk: Path, nodes: Mapping[str, str]) -> Iterator[Use]:
             stop = {"md": f"mdadm --stop /dev/{holder.name}",
                     "bc": f"echo 1 >/sys/block/{holder.name}/bcache/stop"}.get(
                         holder.name[:2], f"dmsetup remove /dev/{holder.name}")
-            yield Use(f"/dev/{name}", f"part of the volume {holder.name}", stop)
+            label = text_in(holder / "dm/name")
+            yield Use(f"/dev/{name}", f"part of the volume {holder.name}{f' ({label})' if label else ''}", stop)
 
 
 def _btrfs(kernel: Kernel, nodes: Mapping[str, str]) -> Iterator[Use]:

@@ -63,6 +63,16 @@ def test_nvme_and_scsi_serials_are_found(sysfs):
     assert drives["sdb"].serial == "naa.5000c500a1b2c3d4"
 
 
+def test_volumes_have_their_name_and_a_lasting_uuid(sysfs):
+    """Of cryptsetup without a header it may be another drive: `cryptsetup open --type plain` with the same name."""
+    luks = f"CRYPT-LUKS2-{'0a' * 16}-home"
+    for number, (name, uuid) in enumerate((("vg-root", "LVM-1"), ("home", luks), ("plain", "CRYPT-PLAIN-plain"))):
+        sysfs.disk(f"dm-{number}", f"253:{number}", dm__name=name, dm__uuid=uuid)
+    sysfs.disk("md0", "9:0", md__uuid="b2d9")
+    assert [(drive.name, drive.model, drive.serial) for drive in list_drives(sysfs.root)] == [
+        ("dm-0", "vg-root", "LVM-1"), ("dm-1", "home", luks), ("dm-2", "plain", ""), ("md0", "", "b2d9")]
+
+
 def test_a_description_does_not_give_the_serial_away(sysfs):
     sysfs.disk("nvme0n1", "259:0", device__serial="S4EV-SECRET", device__model="Fast 9000")
     [drive] = list_drives(sysfs.root)

@@ -115,6 +115,15 @@ def test_a_drive_without_serial_is_named_by_name_and_size(fake):
     safety.check(fake.target(serial=""), writes=True, destroy=words, argv=ARGV, kernel=fake.kernel)
 
 
+def test_a_volume_is_named_as_its_owner_does_not_by_number_or_uuid(fake):
+    """Its number changes at boot, and its UUID has 68 letters."""
+    volume = fake.target(kind="dm", model="vg-home", serial="LVM-cu0d6n")
+    with pytest.raises(SafetyError, match="vg-home, 1.10 TB") as error:
+        safety.check(volume, writes=True, destroy=None, argv=ARGV, kernel=fake.kernel)
+    assert error.value.remedy.endswith(f"--destroy {(words := f'vg-home:{1 << 40}')}")
+    safety.check(volume, writes=True, destroy=words, argv=ARGV, kernel=fake.kernel)
+
+
 @pytest.mark.parametrize("kind", ["dm", "md", "zram", "ram"])
 def test_only_loop_devices_and_files_are_free_of_it(fake, kind):
     with pytest.raises(SafetyError, match="would be lost"):
@@ -162,8 +171,9 @@ def test_a_mounted_partition_bars_reads_too(fake):
                                                 ("bcache0", "echo 1 >/sys/block/bcache0/bcache/stop")])
 @pytest.mark.parametrize("block", [".", "sdx1"])
 def test_held_by_a_volume(fake, holder, remedy, block):
-    (fake.block / block / "holders" / holder).mkdir()
-    assert remedy in str(refused(fake, f"part of the volume {holder}"))
+    (fake.block / block / "holders" / holder / "dm").mkdir(parents=True)
+    (fake.block / block / "holders" / holder / "dm/name").write_text("home\n")
+    assert remedy in str(refused(fake, f"part of the volume {holder} \\(home\\)"))
 
 
 def test_a_swap_file_as_target(image, fake):

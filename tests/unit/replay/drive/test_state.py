@@ -336,20 +336,16 @@ def test_namespaces_of_one_controller_are_told_apart(sysfs_drive):
     assert load(namespace(1)).name == "full"
 
 
-def test_a_volume_is_known_again_by_its_identifier(sysfs_drive):
-    for uuid in ("LVM-1", f"CRYPT-LUKS2-{'0a' * 16}-home"):
-        volume = {"dm/uuid": uuid}
-        save(sysfs_drive(7, **volume), DriveState(name="full"))
-        assert load(sysfs_drive(8, **volume)).name == "full"
-    assert load(sysfs_drive(8, **{"dm/uuid": "LVM-2"})).name is None
+def test_a_volume_is_known_again_by_its_uuid_also_under_another_number(sysfs_drive):
+    def volume(diskseq, number, uuid):
+        drive = sysfs_drive(diskseq)
+        return replace(drive, drive=replace(drive.drive, name=f"dm-{number}", kind="dm", serial=uuid))
 
-
-def test_plain_dm_crypt_is_not_known_again_by_its_name(sysfs_drive):
-    """It may be on another drive: `cryptsetup open --type plain` with the same name."""
-    volume = {"dm/uuid": "CRYPT-PLAIN-home"}
-    save(sysfs_drive(7, **volume), DriveState(name="full"))
-    assert load(sysfs_drive(7, **volume)).name == "full"
-    assert load(sysfs_drive(8, **volume)).name is None
+    save(volume(7, 3, "LVM-1"), DriveState(name="full"))
+    assert load(volume(8, 5, "LVM-1")).name == "full"
+    assert load(volume(8, 5, "LVM-2")).name is None
+    save(volume(7, 3, ""), DriveState(name="full"))
+    assert (load(volume(7, 3, "")).name, load(volume(8, 3, "")).name) == ("full", None)
 
 
 def test_a_drive_whose_counts_began_anew_was_reset(sysfs_drive):
