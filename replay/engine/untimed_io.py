@@ -84,6 +84,8 @@ class UntimedIo:
                 is_full = shutil.disk_usage(image).free < length_bytes
         if image and is_full:
             return f"free space on the file system of its image: df -h {shlex.quote(image)}"
+        if is_full and self._target.drive.kind == "dm":
+            return "extend its thin pool, which is full, with lvextend; pools: dmsetup status --target thin-pool"
         return "read the kernel log: dmesg | tail"
 
 

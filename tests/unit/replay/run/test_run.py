@@ -3,6 +3,7 @@
 import errno
 import json
 import os
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -239,6 +240,9 @@ def test_a_preparation_that_fails_leaves_the_state_unknown(target):
     with pytest.raises(BlkreelError, match=r"filling .*ENOSPC.*df -h"):
         Preparation(target, state, 1, progress, engine=FakeEngine(spoil), verifies=False).run()
     assert drive_state.load(target).name is None
+    volume = replace(target, drive=replace(target.drive, kind="dm", backing_file=""))
+    with pytest.raises(BlkreelError, match="ENOSPC.*thin pool"):
+        Preparation(volume, state, 1, progress, engine=FakeEngine(spoil), verifies=False).run()
 
 
 def test_a_drive_that_refuses_discards_is_prepared_with_a_note(target):
