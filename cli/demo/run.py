@@ -14,7 +14,7 @@ from blkreel.analysis.report import present
 from blkreel.analysis.report.export import View
 from blkreel.cli.options.types import NOT_TRUSTWORTHY
 from blkreel.common.console import Console
-from blkreel.common.errors import BlkreelError
+from blkreel.common.errors import BlkreelError, os_errors
 from blkreel.common.files.safe_files import caller_of_sudo, clear_directory, create, directory_at
 from blkreel.common.units import format_bytes, format_ns
 from blkreel.replay.emulated.file_system import unmount
@@ -215,7 +215,8 @@ def _check_output(output: Path, work: Path) -> None:
 
 def _make_output(output: Path) -> None:
     """Remove the files of an earlier demo, and no other file."""
-    with directory_at(output, create=True):
+    with os_errors(BlkreelError, f"cannot make {output}", "name another output with -o"), \
+            directory_at(output, create=True):
         create(output / MARK).close()
     runs = dict.fromkeys([*(f"{key}-{number}" for key in _KEYS for number in range(1, FULL.pairs + 1)),
                           *typical_drives()], RUN_LAYOUT)

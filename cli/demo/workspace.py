@@ -17,7 +17,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import FrameType
 
-from blkreel.common.errors import BlkreelError, SafetyError
+from blkreel.common.errors import BlkreelError, SafetyError, os_errors
 from blkreel.common.system import MOUNTINFO, handled_signals, read_kernel_lines, read_kernel_text, unescaped
 from blkreel.replay.emulated.directory import sweep
 
@@ -132,7 +132,8 @@ def _loop_devices(workspace: Workspace) -> list[str]:
 @contextmanager
 def _locked(path: Path) -> Iterator[None]:
     while True:
-        with suppress(FileExistsError):
+        with (os_errors(BlkreelError, f"cannot make {path}", "name another directory: --work DIR"),
+              suppress(FileExistsError)):
             path.mkdir(mode=0o700, parents=True)
         _refuse_foreign(path)
         handle = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)

@@ -1,6 +1,7 @@
 """What `blkreel demo` refuses, each with its remedy, before it has made or removed anything."""
 
 import os
+from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
@@ -98,6 +99,15 @@ def test_an_output_of_an_earlier_demo_is_replaced_but_not_what_lies_beside_it(tm
     demo_run._make_output(output)
     assert {entry.name for entry in output.iterdir()} == {demo_workspace.MARK, "runs", "notes.txt"}
     assert [entry.name for entry in (output / "runs").iterdir()] == ["kept.txt"]
+
+
+def test_a_directory_that_cannot_be_made_is_named_with_the_option(tmp_path):
+    nowhere = Path("/proc/demo")
+    with pytest.raises(BlkreelError, match="cannot make /proc/demo: .*name another output with -o"):
+        demo_run._make_output(nowhere)
+    with pytest.raises(BlkreelError, match="cannot make /proc/.*name another directory: --work DIR"), \
+            demo_workspace.workspace_below(Path("/proc")):
+        pass
 
 
 def test_an_output_within_the_demos_own_directory(tmp_path):
