@@ -12,6 +12,8 @@ from blkreel.common.console import notice
 from blkreel.common.progress import ProgressTask
 from blkreel.common.system import user_directory
 
+from . import types
+
 if TYPE_CHECKING:
     from blkreel.benchmarks.catalog import Catalog
     from blkreel.benchmarks.catalog.result import CatalogError
@@ -29,7 +31,7 @@ def default_catalog() -> Path:
 catalog = click.option("--catalog", type=click.Path(readable=False, path_type=Path), metavar="DIR",
                        help=f"Directory of the catalog. [default: ${ENVIRONMENT}, else "
                             "~/.local/share/blkreel/catalog, of root /var/lib/blkreel/catalog]")
-drive = click.option("--drive", "drive_texts", multiple=True, metavar="TEXT",
+drive = click.option("--drive", "drive_texts", type=types.LABEL, multiple=True, metavar="TEXT",
                      help="Only results of drives with this text in label, model, firmware or unit. Repeatable.")
 workload = click.option("--workload", "workload_texts", multiple=True, metavar="TEXT",
                         help="Only results of workloads with this text in title or file name, or whose checksum "

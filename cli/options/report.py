@@ -43,7 +43,7 @@ _PAGE_OPTIONS = (
     click.option("--chart", metavar="ID", help="Write one chart only. Its ID is its file name."),
     click.option("--figure", metavar="KEY", shell_complete=completion.metrics,
                  help="Print one metric, unrounded, with its unit, such as read_p99 (docs/method.md)."),
-    click.option("--highlight", metavar="DRIVE",
+    click.option("--highlight", type=types.LABEL, metavar="DRIVE",
                  help="Highlight the drive under test in each chart. DRIVE: its label, or a unique part of it."),
     click.option("--drives", "drives", type=_PATH, metavar="FILE",
                  help="Read drive class, flash type, price, predecessor and rivals from this TOML file "

@@ -13,6 +13,7 @@ from typing import Any
 import click
 
 from blkreel.common.errors import UsageError
+from blkreel.common.printable import printable
 from blkreel.common.units import parse_size_bytes, parse_time_ns
 
 NOT_TRUSTWORTHY = 3  # exit code
@@ -34,6 +35,15 @@ class _Unit(click.ParamType):  # type: ignore[type-arg]
         if number < self._least:
             self.fail(f"{value!r} is too short" if self.name == "time" else f"{value!r} is too small", param, ctx)
         return number
+
+
+class _Label(click.ParamType):  # type: ignore[type-arg]
+    """Words of a label, as results have and print it: with bytes that are not UTF-8 as escapes."""
+
+    name = "text"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        return printable(value)
 
 
 class OutputPath(click.Path):
@@ -84,6 +94,7 @@ class SectionedCommand(click.Command):
 
 
 OUTPUT = OutputPath()
+LABEL = _Label()
 SHARE = _Share()
 SIZE_BYTES = _Unit("size", parse_size_bytes)
 TIME_NS = _Unit("time", parse_time_ns)

@@ -116,7 +116,7 @@ def _show_drive(drive: Mapping[str, Any]) -> None:
         print(f"  {name:<12} {format_count(count):>12}   {format_bytes(drive['bytes'][name]):>8}")
     for name, extents in (("footprint", drive["touched"]), ("prefill", drive["prefill"])):
         mapping = f", map {drive['map']}" if name == "footprint" else ""
-        print(f"  {name:<12} {format_bytes(extents['bytes'])} in {format_count(extents['extents'])} extents{mapping}")
+        print(f"  {name:<12} {format_bytes(extents['bytes'])} in {counted(extents['extents'], 'extent')}{mapping}")
     print(f"  overwrites   {format_bytes(drive['changed_by_trace_bytes'])}")
 
 

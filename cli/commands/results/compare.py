@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 @click.option("--fail-if", "conditions", multiple=True, metavar="CONDITION",
               shell_complete=completion.metrics,
               help="Return exit code 4 if this is true: 'read_response_p99 > +20%', 'read_p99 > 2ms'. Repeatable.")
-@click.option("--base", metavar="LABEL",
+@click.option("--base", type=types.LABEL, metavar="LABEL",
               help="The drive that --fail-if compares the others with. [default: the first]")
 @click.option("--drop-invalid", is_flag=True, help="Leave out invalid runs; page, table and JSON list them.")
 @types.allow_simulated

@@ -82,3 +82,12 @@ def test_a_mount_point_that_is_not_utf8(tmp_path):
     image = tmp_path / "image"
     image.write_bytes(bytes(1 << 20))
     assert uses_of(find_target(str(image)), Kernel(mountinfo=tmp_path / "mountinfo")) == []
+
+
+def test_a_label_is_found_by_its_own_bytes_and_by_what_is_printed(blkreel, tmp_path):
+    label = "\u00e9\udce9\n\x1b"
+    runs = [write_run(tmp_path / name, label=each, read_us=us) for name, each, us in
+            (("a", label, 90), ("b", "other", 120))]
+    for named in (label, printable(label)):
+        result = blkreel("compare", *runs, "--highlight", named, "--base", named, "--fail-if", "read_p50 > +900%")
+        assert "\u00e9\\xe9\\n\\x1b" in result.stdout
