@@ -48,11 +48,11 @@ def beside(disk: Path, own: Sequence[Path] = ()) -> list[Path]:
     """The volumes and partitions on the drives below a volume (dm, md) that are not below it themselves, as directories
     in sysfs; none of a drive, whose own counters have all. own: other volumes of the run, which are left out."""
     others: set[Path] = set()
-    for block in _stack(disk)[1:]:
+    for block in stack_of(disk)[1:]:
         others |= {holder.resolve() for holder in (block / "holders").glob("*")}
         if (block / "partition").exists():
             others |= {entry.parent for entry in block.parent.glob("*/partition")}
-    return sorted(others.difference(*map(_stack, [disk, *own])))
+    return sorted(others.difference(*map(stack_of, [disk, *own])))
 
 
 def arrays_at_work(target: Target) -> list[ArrayUse]:
@@ -63,7 +63,7 @@ def arrays_at_work(target: Target) -> list[ArrayUse]:
     """
     if target.disk_block is None:
         return []
-    return [use for block in [*_stack(target.disk_block), *beside(target.disk_block)]
+    return [use for block in [*stack_of(target.disk_block), *beside(target.disk_block)]
             if (use := array_use(block))["action"] or use["missing_drives"]]
 
 
@@ -77,7 +77,7 @@ def array_use(block: Path) -> ArrayUse:
     return {"name": block.name, "action": "" if action in ("idle", "frozen") else action, "missing_drives": missing}
 
 
-def _stack(disk: Path) -> list[Path]:
+def stack_of(disk: Path) -> list[Path]:
     """A volume and what is below it."""
     stack = [disk]
     for block in stack:

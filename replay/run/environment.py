@@ -7,7 +7,9 @@ from pathlib import Path
 from typing import Any
 
 from blkreel import __version__
+from blkreel.common.device import whole_disk
 from blkreel.common.system import text_in
+from blkreel.replay.drive.external_io import stack_of
 from blkreel.replay.drive.target import Target
 from blkreel.replay.telemetry.sensors.sysfs import link_of
 
@@ -34,12 +36,12 @@ def environment(target: Target) -> dict[str, Any]:
 def uses_page_cache(target: Target) -> bool:
     """Whether I/O to the target goes through the page cache of this machine.
 
-    A loop device without direct I/O reads and writes its image through the page cache. That does not matter for an
-    image in memory, which has no drive behind it.
+    A loop device without direct I/O, also below a volume, reads and writes its image through the page cache. That does
+    not matter for an image in memory, which has no drive behind it.
     """
-    if target.drive.kind != "loop" or target.disk_block is None:
-        return False
-    return text_in(target.disk_block / "loop/dio") == "0" and not _in_memory(target.drive.backing_file)
+    disks = map(whole_disk, stack_of(target.disk_block)) if target.disk_block else ()
+    return any(text_in(disk / "loop/dio") == "0" and not _in_memory(text_in(disk / "loop/backing_file"))
+               for disk in disks)
 
 
 def _in_memory(path: str) -> bool:
