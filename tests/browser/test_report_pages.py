@@ -137,6 +137,21 @@ def test_the_first_screen_of_two_drives_answers_and_fits_on_five_sheets(reader, 
     assert 1 <= len(re.findall(rb"/Type\s*/Page\b", sheets)) <= 5
 
 
+def test_on_paper_no_table_is_cut_off_no_name_is_broken_and_closed_details_are_named(reader, pages):
+    """Within the margins of print.css, A4 is 184 mm = 695 px wide."""
+    for name, width in (("run", 695), ("compare", 695), ("bursts", 695)):
+        page = reader.open(pages[name][0], width)
+        page.emulate_media(media="print")
+        settle(page)
+        assert page.evaluate("document.documentElement.scrollWidth") <= width, name
+        assert page.locator("tbody th .name:visible").evaluate_all(
+            """all => all.filter((each) => each.textContent.length < 7
+                && each.getClientRects()[0].height > 2 * parseFloat(getComputedStyle(each).fontSize))""") == []
+        closed = page.locator("details.more:not([open]) > summary")
+        assert closed.count() and all(closed.nth(at).is_visible() for at in range(closed.count())), name
+        assert "Not printed" in closed.first.evaluate("node => getComputedStyle(node, '::before').content")
+
+
 def test_without_javascript_the_open_charts_are_pictures_in_the_colors_of_the_page(reader, two_drives):
     page = reader.open(two_drives[0], 1000, java_script_enabled=False)
     charts = page.locator("[data-chart]:visible")
