@@ -7,7 +7,7 @@ import click
 from blkreel.cli.options.types import as_json
 from blkreel.common.console import Console
 from blkreel.common.files.json_file import print_json
-from blkreel.common.text_table import TextColumn, lines_of
+from blkreel.common.text_table import TextColumn, fitting, lines_of, wrapped
 from blkreel.common.units import digits, format_bytes, format_ns
 from blkreel.traces.format.exposure import exposure_of, percent
 from blkreel.traces.format.reader import open_trace
@@ -36,10 +36,11 @@ def command(as_json: bool) -> None:
                TextColumn("duration", [format_ns(entry["duration_ns"]) for entry in entries]),
                TextColumn("computing", [f"{digits(entry['compute_share'] * 100)} %" for entry in entries]),
                TextColumn("beside writes", [_share(entry["exposure"]["beside_share"]) for entry in entries])]
-    lines = lines_of(columns)
-    Console().print_lines(lines[:-len(entries)])
+    console = Console()
+    lines = lines_of(fitting(columns, console.width))
+    console.print_lines(lines[:-len(entries)])
     for line, entry in zip(lines[-len(entries):], entries, strict=True):
-        Console().print_lines([line, f"  {entry['shows']}"])
+        console.print_lines([line, *wrapped(f"  {entry['shows']}", console.width)])
 
 
 def _entry(name: str, description: str) -> dict[str, Any]:

@@ -122,8 +122,9 @@ def test_force_overwrites_what_lies_beside_an_input(blkreel, tmp_path):
         assert (tmp_path / "run" / output).stat().st_size > 3
 
 
-def test_the_list_of_benchmarks_fits_its_terminal(blkreel):
-    lines = blkreel("test", "--list", env={"COLUMNS": "60"}).stdout.splitlines()
+@pytest.mark.parametrize("words", [["test", "--list"], ["samples"]], ids=" ".join)
+def test_a_list_fits_its_terminal(blkreel, words):
+    lines = blkreel(*words, env={"COLUMNS": "60"}).stdout.splitlines()
     assert lines and max(map(len, lines)) <= 60
 
 
