@@ -6,6 +6,7 @@ import os
 import shlex
 import subprocess
 import sys
+import tempfile
 
 import pytest
 
@@ -90,8 +91,8 @@ def test_a_stdout_on_a_full_disk_is_one_line(blkreel):
         result = subprocess.run([blkreel.command, "samples", "--json"], stdout=full, stderr=subprocess.PIPE, text=True,
                                 env=blkreel.environment, timeout=300)
     assert result.returncode == 1 and result.stderr == (
-        "blkreel: no space left for stdout, or for temporary files in /tmp; free some space (df -h), or choose another "
-        "directory: export TMPDIR=DIR\n")
+        f"blkreel: no space left for stdout, or for temporary files in {tempfile.gettempdir()}; free some space "
+        "(df -h), or choose another directory: export TMPDIR=DIR\n")
 
 
 def test_a_current_directory_that_was_removed_is_named(blkreel, tmp_path):
