@@ -10,6 +10,8 @@
 #   make install  install the command, man pages and completion below PREFIX (/usr/local); make uninstall
 #   make dist     build a wheel and a source archive in dist/; make check-dist tries them
 #   make deb      build a Debian package in dist/; make check-deb tries it in a chroot
+#   make lint     check names, spelling and types; make clean removes all that was built
+#   make help     print this list
 
 PYTHON ?= python3
 VENV   := .venv
@@ -33,8 +35,11 @@ PACKAGES := common traces capture replay analysis benchmarks cli
 SOURCES := $(shell git ls-files -co --exclude-standard -- $(PACKAGES) docs/schema tests/native tests/fuzz/native meson.build meson.options \
              packaged_files.py pyproject.toml package.py.in LICENSE README.md 2>/dev/null)
 
-.PHONY: all build install uninstall dist check-dist deb check-deb test test-vm test-vm-rest test-ublk fuzz demo samples lab bench lint docs clean
+.PHONY: all build install uninstall dist check-dist deb check-deb test test-vm test-vm-rest test-ublk fuzz demo samples lab bench lint docs clean help
 all: build
+
+help:
+	@sed -n 's/^#   //p' Makefile
 
 build: $(STAMPS)/install
 
@@ -77,10 +82,10 @@ $(STAMPS)/install: $(STAMPS)/venv $(SOURCES)
 PREFIX  ?= /usr/local
 DESTDIR ?=
 install: $(STAMPS)/wheel
-	$(BIN)/python packaging/install.py --prefix $(PREFIX) --destdir "$(DESTDIR)" install dist/blkreel-*.whl
+	$(BIN)/python packaging/install.py --prefix "$(PREFIX)" --destdir "$(DESTDIR)" install dist/blkreel-*.whl
 
 uninstall:
-	$(PYTHON) packaging/install.py --prefix $(PREFIX) --destdir "$(DESTDIR)" uninstall
+	$(PYTHON) packaging/install.py --prefix "$(PREFIX)" --destdir "$(DESTDIR)" uninstall
 
 $(STAMPS)/wheel: $(STAMPS)/install
 	@rm -f dist/blkreel-*.whl
@@ -155,32 +160,32 @@ docs: $(STAMPS)/install
 
 # Exit code 3: finished, but a result is not trustworthy. The demo has printed the step and the reason.
 demo: $(STAMPS)/install $(STAMPS)/apt-demo
-	$(SUDO) $(abspath $(BIN))/blkreel demo -o demo-out $(DEMO_ARGS) || [ $$? -eq 3 ]
+	$(SUDO) "$(abspath $(BIN))"/blkreel demo -o demo-out $(DEMO_ARGS) || [ $$? -eq 3 ]
 
 # All sample traces, or some: make samples SAMPLES="download app-start". Takes an hour and more, 15 GiB of memory, and
 # 15 GiB on disk for the Debian systems of the recordings (/var/tmp/blkreel-roots, reused next time).
 samples: $(STAMPS)/install $(STAMPS)/apt-samples
-	$(SUDO) $(abspath $(BIN))/python samples/record.py $(SAMPLES)
+	$(SUDO) "$(abspath $(BIN))"/python samples/record.py $(SAMPLES)
 	$(BIN)/python samples/describe.py
 
 # The table of load times in docs/measurements.md: hours on one processor. LAB_ARGS has arguments of the program, such as
 # LAB_ARGS="--only tar sqlite --pairs 8ms". It also measures PostgreSQL and SuperTuxKart if they are installed.
 lab: $(STAMPS)/install $(STAMPS)/venv-dev $(STAMPS)/apt-vm $(STAMPS)/apt-lab
-	$(SUDO) $(abspath $(BIN))/python -m measurements.laboratory.table $(LAB_ARGS)
+	$(SUDO) "$(abspath $(BIN))"/python -m measurements.laboratory.table $(LAB_ARGS)
 
 # Cost and accuracy of blkreel and comparable tools, as in docs/measurements.md. Takes some minutes.
 bench: $(STAMPS)/install $(STAMPS)/venv-dev $(STAMPS)/apt-bench
-	$(SUDO) $(abspath $(BIN))/python -m measurements.capture.cost
-	$(SUDO) $(abspath $(BIN))/python -m measurements.capture.synthetic
-	$(SUDO) $(abspath $(BIN))/python -m measurements.replay.pacing
-	$(SUDO) $(abspath $(BIN))/python -m measurements.replay.telemetry_cost
-	$(SUDO) $(abspath $(BIN))/python -m measurements.replay.asap
-	$(SUDO) $(abspath $(BIN))/python -m measurements.replay.dependent
-	$(SUDO) $(abspath $(BIN))/python -m measurements.replay.emulated_drive
-	$(abspath $(BIN))/python -m measurements.replay.memory --rows 10000000
-	$(abspath $(BIN))/python -m measurements.analysis.speed
-	$(abspath $(BIN))/python -m measurements.analysis.report_open
-	$(abspath $(BIN))/python -m measurements.analysis.completion
+	$(SUDO) "$(abspath $(BIN))"/python -m measurements.capture.cost
+	$(SUDO) "$(abspath $(BIN))"/python -m measurements.capture.synthetic
+	$(SUDO) "$(abspath $(BIN))"/python -m measurements.replay.pacing
+	$(SUDO) "$(abspath $(BIN))"/python -m measurements.replay.telemetry_cost
+	$(SUDO) "$(abspath $(BIN))"/python -m measurements.replay.asap
+	$(SUDO) "$(abspath $(BIN))"/python -m measurements.replay.dependent
+	$(SUDO) "$(abspath $(BIN))"/python -m measurements.replay.emulated_drive
+	"$(abspath $(BIN))"/python -m measurements.replay.memory --rows 10000000
+	"$(abspath $(BIN))"/python -m measurements.analysis.speed
+	"$(abspath $(BIN))"/python -m measurements.analysis.report_open
+	"$(abspath $(BIN))"/python -m measurements.analysis.completion
 
 clean:
 	rm -rf $(VENV) build dist $(STAMPS) demo-out .vm fuzz-findings

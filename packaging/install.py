@@ -11,6 +11,7 @@ that `uninstall` removes exactly what an older version installed.
 import argparse
 import compileall
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -91,7 +92,8 @@ class Installation:
             if script.name != "blkreel" and not script.name.startswith("python"):
                 script.unlink()  # programs and activation scripts that are not for users
         command = environment / "bin/blkreel"
-        _, _, rest = command.read_text().partition("\n")
+        # pip writes one line, or three of sh for a path with a space, which would name the directory of the build.
+        rest = re.sub(r"\A#!.*\n(?:'''exec'.*\n.*\n)?", "", command.read_text())
         # -I: neither the caller's directory nor PYTHONPATH may replace a package of a command that runs as root.
         command.write_text(f"#!{self.environment / 'bin/python'} -I\n{rest}")
         settings = environment / "pyvenv.cfg"
@@ -125,6 +127,9 @@ def main() -> None:
     options = parser.parse_args()
     if not options.prefix.is_absolute():
         parser.error(f"--prefix {options.prefix}: not an absolute path")
+    if re.search(r"\s", str(options.prefix)):
+        parser.error(f"--prefix {options.prefix}: has a space, which the first line of a command and a unit of systemd "
+                     "cannot hold; choose another PREFIX")
     installation = Installation(options.prefix, options.destdir)
     try:
         if options.action == "uninstall":
