@@ -1,5 +1,6 @@
 """The `blkreel` command: its subcommands, and the exit code of each error."""
 
+import codecs
 import os
 import sys
 from typing import NoReturn
@@ -11,6 +12,9 @@ from blkreel.cli.command_groups import LazyGroup, PipeClosed
 from blkreel.cli.environment import environment_variable
 from blkreel.common.limits import address_space_limit_bytes, require_least
 from blkreel.common.no_pandas import keep_out_pandas
+
+_SIMILAR = "blkreel-similar"  # name of an error handler
+_IN_ASCII = {"µ": "u", "μ": "u", "−": "-", "–": "-", "×": "x", "·": "-", "≤": "<=", "≥": ">=", "±": "+-", "…": "~"}
 
 
 @click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
@@ -36,7 +40,7 @@ def main() -> None:
     keep_out_pandas()
     for stream in (sys.stdout, sys.stderr):
         if stream is not None and hasattr(stream, "reconfigure"):
-            stream.reconfigure(errors="replace")  # prints ? for a character that the terminal's encoding lacks
+            stream.reconfigure(errors=_SIMILAR)
     try:
         require_least()
         _import_numpy_in_little_memory()
@@ -56,6 +60,16 @@ def main() -> None:
         except OSError:
             _end_without_stdout(failure.exit_code)  # it is on a full disk; stderr has the message
         sys.exit(failure.exit_code)
+
+
+def _similar(error: UnicodeError) -> tuple[str, int]:
+    """For a character that the terminal's encoding lacks: one like it, else `?`. A figure keeps its unit and sign."""
+    assert isinstance(error, UnicodeEncodeError)
+    text = error.object[error.start:error.end]
+    return "".join(_IN_ASCII.get(character, "?") for character in text), error.end
+
+
+codecs.register_error(_SIMILAR, _similar)
 
 
 def _open_standard_descriptors() -> None:

@@ -8,7 +8,9 @@ import subprocess
 import sys
 import tempfile
 
+import numpy as np
 import pytest
+from small_trace import new_trace
 
 from blkreel.common.limits import limit_reached
 
@@ -101,3 +103,10 @@ def test_a_current_directory_that_was_removed_is_named(blkreel, tmp_path):
                             env=blkreel.environment, timeout=300)
     assert (result.returncode, result.stderr) == (1, "blkreel: the current directory was removed; change to another "
                                                      "one: cd\n")
+
+
+def test_a_figure_keeps_its_unit_where_the_encoding_lacks_it(blkreel, tmp_path):
+    new_trace(tmp_path / "t.parquet", {"lost": {"total": 0}}, submit_ns=np.arange(100), latency_ns=7000)
+    result = subprocess.run([blkreel.command, "report", tmp_path / "t.parquet", "--all"], stdout=subprocess.PIPE,
+                            env={**blkreel.environment, "PYTHONIOENCODING": "ascii"}, timeout=300, check=True)
+    assert b"7.00 us" in result.stdout and b"?" not in result.stdout
