@@ -2,6 +2,7 @@
 
 import errno
 import os
+import shlex
 import time
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
@@ -65,6 +66,9 @@ class Preparation:
             raise UsageError("the state fresh needs an erase", "choose one: --erase discard")
         if self.erase == "discard" and not self.target.can_erase:
             raise BlkreelError(f"{self.target.path} has no discard, which the state fresh needs",
+                               "let the volume pass discards on (dm-crypt: cryptsetup refresh --allow-discards "
+                               f"{shlex.quote(self.target.drive.model or 'NAME')}), or use --state full"
+                               if self.target.drive.is_volume else
                                "use --erase format, the vendor's tool, or --state full")
 
     def run(self) -> DriveState:

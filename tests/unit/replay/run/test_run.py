@@ -256,6 +256,14 @@ def test_a_drive_that_refuses_discards_is_prepared_with_a_note(target):
     assert "refused" in prepared.notes[0]
 
 
+@pytest.mark.parametrize(("kind", "remedy"), [("dm", "cryptsetup refresh --allow-discards home"),
+                                              ("disk", "--erase format")])
+def test_without_discard_fresh_is_refused_with_what_this_kind_of_drive_can(target, tmp_path, kind, remedy):
+    without = replace(target, block=tmp_path, drive=replace(target.drive, kind=kind, model="home"))
+    with pytest.raises(BlkreelError, match=remedy):
+        Preparation(without, state_for("fresh", target.size_bytes, target.block_bytes, seed=1), 1, progress).check()
+
+
 @pytest.mark.parametrize(("slower", "rounds", "note"), [
     (lambda call: min(max(call - 3, 0), 6), 10, "steady after 10 rounds"),  # with each of the first six rounds
     (lambda call: call % 2, 25, "not steady after 25 rounds")], ids=["a drive that settles", "one that never does"])
