@@ -21,7 +21,7 @@ from .measured_run import Ios, MeasuredRun, repeated_ios
 from .model import MAX_SLOWDOWN, FittedModel
 
 _SIMULATIONS = 40  # of each cause
-_POLISHED = 2  # causes, the best ones
+_POLISHED = 2  # causes, the best ones from each write bandwidth
 # Misfit from which writes may have filled a cache, and simulations to find it.
 _POOR, _CACHE_SIMULATIONS = 0.1, 150
 _CACHES = (1 / 16, 1 / 8, 1 / 4, 1 / 2)  # of what was written
@@ -158,7 +158,6 @@ def contention_fits(models: Sequence[FittedModel], runs: Sequence[MeasuredRun], 
     """
     loads = loads_of(runs, progress)
     beside = [run for run in runs if run.has_background]
-    fastest_write = 0.0  # unknown
     if beside:
         rates = np.concatenate([run.length_bytes[run.op == WRITE] / np.maximum(run.latency_ns[run.op == WRITE], 1)
                                 for run in beside])
@@ -171,15 +170,16 @@ def contention_fits(models: Sequence[FittedModel], runs: Sequence[MeasuredRun], 
         at = with_values(base, values)
         return Fit(cause, at, values, misfit_of_loads(at, loads) + worse_alone(at))
 
-    candidates = grouped(pair for model in models
-                         for pair in _causes(model, fastest_write or model.bandwidth[WRITE],
-                                              _program_times(loads)).items())
-    starts = [min((fit_of(cause, start, values) for part in parts for start, values in part),
-                  key=lambda fit: fit.misfit) for cause, parts in candidates.items()]
-    starts.sort(key=lambda fit: fit.misfit)
-    fits = []
-    for start in starts[:_POLISHED]:
-        fits.append(_searched(start, fit_of))
+    def starts(write_bandwidth: Callable[[FittedModel], float]) -> list[Fit]:
+        candidates = grouped(pair for model in models
+                             for pair in _causes(model, write_bandwidth(model), _program_times(loads)).items())
+        of_causes = [min((fit_of(cause, start, values) for part in parts for start, values in part),
+                         key=lambda fit: fit.misfit) for cause, parts in candidates.items()]
+        return sorted(of_causes, key=lambda fit: fit.misfit)[:_POLISHED]
+
+    # From the rate of a background, which waits for programs, short programs on a slow drive are found for long ones.
+    begin = starts(lambda model: model.bandwidth[WRITE]) + (starts(lambda _model: fastest_write) if beside else [])
+    fits = [_searched(start, fit_of) for start in begin]
     best = min(fits, key=lambda fit: fit.misfit)
     for model in models:  # starts are too far off to decide between these
         if model.latency_ns != best.model.latency_ns:
