@@ -10,6 +10,7 @@ distance), and the cause and its values are those with the least distance (Nelde
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import product
 
 import numpy as np
 
@@ -24,7 +25,9 @@ _SIMULATIONS = 40  # of each cause
 _POLISHED = 2  # causes, the best ones from each write bandwidth
 # Misfit from which writes may have filled a cache, and simulations to find it.
 _POOR, _CACHE_SIMULATIONS = 0.1, 150
-_CACHES = (1 / 16, 1 / 8, 1 / 4, 1 / 2)  # of what was written
+# Starts of this search: the size as a share of what was written, and how much slower than the dies write, by waits, was
+# the slowest quarter of the writes, and how much slower than that the cache is emptied while it takes data.
+_CACHES, _WAITS, _FOLDS, _FEW_DIES = (1 / 16, 1 / 8, 1 / 4, 1 / 2), (1, 1.3), (2.5, 4), 8
 _LONG_BYTES = 128 << 10
 _FIRST_STEP, _LAST_STEP = 1.0, 0.03  # in powers of 2
 _MIN_IOS = 50  # of a size
@@ -200,17 +203,21 @@ def _with_cache(best: Fit, runs: Sequence[MeasuredRun], fit_of: FitOf) -> Fit:
     is_long = length_bytes >= min(_LONG_BYTES, length_bytes.max())
     slow, fast = np.quantile(length_bytes[is_long] * 1e9 / np.maximum(latency_ns[is_long], 1), (0.25, 0.9)).tolist()
     written_bytes = max(int(run.length_bytes[run.op == WRITE].sum()) for run in runs)
-    values = {**best.values, "write_bandwidth": slow, "cache_bandwidth": fast,
-              "cache_program": best.values["program_ns"] / 10, "cache_fold": slow / 4, "cache_drain": slow / 2}
-    starts = [fit_of("cache", best.model, {**values, "cache": share * written_bytes}) for share in _CACHES]
-    return _stepped(min(starts, key=lambda fit: fit.misfit), fit_of)
+    values = {**best.values, "cache_bandwidth": fast, "cache_program": best.values["program_ns"] / 10}
+    starts = [fit_of("cache", best.model, {**values, "channels": dies, "write_bandwidth": wait * slow,
+                                           "cache_fold": slow / fold, "cache_drain": slow / 2,
+                                           "cache": share * written_bytes})
+              for dies, wait, fold, share in product((best.values["channels"], _FEW_DIES), _WAITS, _FOLDS, _CACHES)]
+    starts.sort(key=lambda fit: fit.misfit)
+    return min((_stepped(start, fit_of) for start in starts[:_POLISHED]), key=lambda fit: fit.misfit)
 
 
 def _stepped(fit: Fit, fit_of: FitOf) -> Fit:
-    """The best fit that steps of one value after the other find, shorter where neither direction is better (Hooke and
-    Jeeves, 1961): with many values Nelder and Mead's simplex takes too long."""
+    """The best fit that steps of one value after the other find, and of all values as far again, shorter where neither
+    direction is better (Hooke and Jeeves, 1961): with many values Nelder and Mead's simplex takes too long."""
     steps, simulations = dict.fromkeys(fit.values, _FIRST_STEP), 0
     while simulations < _CACHE_SIMULATIONS and max(map(abs, steps.values())) > _LAST_STEP:
+        before = fit
         for key, step in list(steps.items()):
             for power in (step, -step):
                 simulations += 1
@@ -220,6 +227,11 @@ def _stepped(fit: Fit, fit_of: FitOf) -> Fit:
                     break
             else:
                 steps[key] /= 2.5
+        while fit is not before:
+            simulations += 1
+            tried = fit_of(fit.cause, fit.model, {key: value ** 2 / before.values[key]
+                                                  for key, value in fit.values.items()})
+            before, fit = fit, min(fit, tried, key=lambda candidate: candidate.misfit)
     return fit
 
 
