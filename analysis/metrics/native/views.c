@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 #include "views.h"
 
-
 /* Adds up neighbors in the first half and clears the second. */
 static void halve(int64_t *bins, int count, int stride)
 {
