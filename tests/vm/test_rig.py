@@ -1,6 +1,7 @@
 """The guest runner: a failure in a guest is a failure on the host."""
 
 import os
+import re
 import subprocess
 import sys
 from importlib import import_module
@@ -25,8 +26,11 @@ def guest(*arguments):
 
 def test_exit_code_output_and_warnings_come_through_and_the_host_is_read_only():
     code, output = guest("--command", f"echo from $(hostname); ls /dev/nvme0n1; touch {CHECKOUT}/by-guest;"
+                                      " cat /proc/cmdline; dmesg | grep 'tsc: Detected';"
                                       " echo 'WARNING: CPU: 0 at a driver' >/dev/kmsg; exit 7")
     assert code == 7
+    told_khz = int(re.search(r"tsc_early_khz=(\d+)", output)[1])
+    assert f"Detected {told_khz / 1000:.3f} MHz" in output, "its clock would run at another speed"
     assert "from guest" in output and "/dev/nvme0n1" in output
     assert "Read-only file system" in output and not (CHECKOUT / "by-guest").exists()
     assert "guest kernel:" in output and "WARNING: CPU: 0 at a driver" in output
