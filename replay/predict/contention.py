@@ -22,12 +22,14 @@ from .measured_run import Ios, MeasuredRun, repeated_ios
 from .model import MAX_SLOWDOWN, FittedModel
 
 _SIMULATIONS = 40  # of each cause
-_POLISHED = 2  # causes, the best ones from each write bandwidth
+_POLISHED = 2  # of the best starts, from each write bandwidth
 # Misfit from which writes may have filled a cache, and simulations to find it.
 _POOR, _CACHE_SIMULATIONS = 0.1, 150
-# Starts of this search: the size as a share of what was written, and how much slower than the dies write, by waits, was
-# the slowest quarter of the writes, and how much slower than that the cache is emptied while it takes data.
-_CACHES, _WAITS, _FOLDS, _FEW_DIES = (1 / 16, 1 / 8, 1 / 4, 1 / 2), (1, 1.3), (2.5, 4), 8
+# Starts of this search. Rates are multiples of that of the slowest quarter of the writes.
+_CACHES = (1 / 16, 1 / 8, 1 / 4, 1 / 2)  # size, as a share of what was written
+_DIRECT = (1, 1.3)  # write bandwidth past the cache
+_FOLDS = (1 / 4, 1 / 2.5)  # of the cache while it takes data
+_FEW_DIES = 8
 _LONG_BYTES = 128 << 10
 _FIRST_STEP, _LAST_STEP = 1.0, 0.03  # in powers of 2
 _MIN_IOS = 50  # of a size
@@ -173,9 +175,11 @@ def contention_fits(models: Sequence[FittedModel], runs: Sequence[MeasuredRun], 
         at = with_values(base, values)
         return Fit(cause, at, values, misfit_of_loads(at, loads) + worse_alone(at))
 
+    programs_ns = _program_times(loads)
+
     def starts(write_bandwidth: Callable[[FittedModel], float]) -> list[Fit]:
         candidates = grouped(pair for model in models
-                             for pair in _causes(model, write_bandwidth(model), _program_times(loads)).items())
+                             for pair in _causes(model, write_bandwidth(model), programs_ns).items())
         of_causes = [min((fit_of(cause, start, values) for part in parts for start, values in part),
                          key=lambda fit: fit.misfit) for cause, parts in candidates.items()]
         return sorted(of_causes, key=lambda fit: fit.misfit)[:_POLISHED]
@@ -204,10 +208,10 @@ def _with_cache(best: Fit, runs: Sequence[MeasuredRun], fit_of: FitOf) -> Fit:
     slow, fast = np.quantile(length_bytes[is_long] * 1e9 / np.maximum(latency_ns[is_long], 1), (0.25, 0.9)).tolist()
     written_bytes = max(int(run.length_bytes[run.op == WRITE].sum()) for run in runs)
     values = {**best.values, "cache_bandwidth": fast, "cache_program": best.values["program_ns"] / 10}
-    starts = [fit_of("cache", best.model, {**values, "channels": dies, "write_bandwidth": wait * slow,
-                                           "cache_fold": slow / fold, "cache_drain": slow / 2,
+    starts = [fit_of("cache", best.model, {**values, "channels": dies, "write_bandwidth": direct * slow,
+                                           "cache_fold": fold * slow, "cache_drain": slow / 2,
                                            "cache": share * written_bytes})
-              for dies, wait, fold, share in product((best.values["channels"], _FEW_DIES), _WAITS, _FOLDS, _CACHES)]
+              for dies, direct, fold, share in product((best.values["channels"], _FEW_DIES), _DIRECT, _FOLDS, _CACHES)]
     starts.sort(key=lambda fit: fit.misfit)
     return min((_stepped(start, fit_of) for start in starts[:_POLISHED]), key=lambda fit: fit.misfit)
 
