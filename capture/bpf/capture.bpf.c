@@ -105,7 +105,7 @@ static __always_inline struct place place_of(struct request *rq)
 	}
 	if (place.device < 0)
 		return place;
-	place.op = trace_op_of(READ(rq, cmd_flags));
+	/* Before the operation, as first_bio(). */
 	hctx = READ(rq, mq_hctx);
 	queue = READ(hctx, queue_num);
 	/* With a scheduler the driver's tag is assigned at dispatch; the scheduler's stays from entry to end. */
@@ -114,6 +114,7 @@ static __always_inline struct place place_of(struct request *rq)
 	place.in_range = queue < range.queues && tag < range.depth;
 	place.data_slot = range.base + queue * range.depth + tag;
 	place.flush_slot = range.flush_base + queue;
+	place.op = trace_op_of(READ(rq, cmd_flags));
 	if (!place.in_range)
 		COUNT(out_of_range);
 	return place;
@@ -133,41 +134,51 @@ static __always_inline void emit_unseen(struct slot *slot, __u64 now_ns)
 }
 
 /* The flags at entry. The flush machinery removes some from the request, but not from its bio. */
-static __always_inline __u32 command_of(struct request *rq)
+static __always_inline __u32 command_of(struct request *rq, struct bio *bio)
 {
 	__u32 command = READ(rq, cmd_flags);
-	struct bio *bio;
 
-	if (config.has_io_start)
-		return command;
-	bio = READ(rq, bio);
-	return bio ? command | READ(bio, bi_opf) : command;
+	return bio && !config.has_io_start ? command | READ(bio, bi_opf) : command;
 }
 
-static __always_inline void enter(struct slot *slot, struct request *rq, const struct place *place, __u64 start_ns)
+static __always_inline void enter(struct slot *slot, struct request *rq, struct bio *bio, const struct place *place,
+				  __u64 start_ns)
 {
 	slot->request = (__u64)rq;
 	slot->start_ns = start_ns;
 	slot->op = place->op;
-	slot->flags = trace_flags_of(command_of(rq), place->op, priority_class_of(rq));
+	slot->flags = trace_flags_of(command_of(rq, bio), place->op, priority_class_of(rq, bio));
 	slot->flags |= (place->op == OP_COMMAND) * FLAG_PASSTHROUGH;
-	slot->flags |= hint_flag_of(READ(rq, bio), place->op);
+	slot->flags |= hint_flag_of(bio, place->op);
 	slot->device = place->device;
 	slot->ends_twice = 0;
 	slot->complete_ns = 0;
-	enter_thread(slot, READ(rq, bio));
+	enter_thread(slot, bio);
 	slot->state = SLOT_STARTED;
+}
+
+/* Where the verifier sees a pointer read from an argument, it searches all types of the kernel, and what follows the
+ * operation it sees once for each: so this is read before.
+ */
+static __always_inline struct bio *first_bio(struct request *rq)
+{
+	struct bio *bio = READ(rq, bio);
+
+	barrier_var(bio); /* else the compiler reads it where it is used */
+	return bio;
 }
 
 static __always_inline int on_start(struct request *rq, bool from_insert)
 {
 	struct place place;
 	struct slot *slot;
+	struct bio *bio;
 	__u64 now_ns;
 
 	if (control.phase != PHASE_RUNNING)
 		return 0;
 	now_ns = bpf_ktime_get_ns();
+	bio = first_bio(rq);
 	place = place_of(rq);
 	if (!place.in_range || place.op == OP_OTHER || place.op == OP_FLUSH)
 		return 0;
@@ -181,7 +192,7 @@ static __always_inline int on_start(struct request *rq, bool from_insert)
 		emit_unseen(slot, now_ns);
 	else if (slot->state == SLOT_STARTED)
 		COUNT(unissued);
-	enter(slot, rq, &place, from_insert ? READ(rq, start_time_ns) : now_ns);
+	enter(slot, rq, bio, &place, from_insert ? READ(rq, start_time_ns) : now_ns);
 	return 0;
 }
 
@@ -242,11 +253,13 @@ int rq_issue(__u64 *args)
 	struct request *rq = request_of(args);
 	struct place place;
 	struct slot *slot;
+	struct bio *bio;
 	__u64 now_ns;
 
 	if (control.phase == PHASE_OFF)
 		return 0;
 	now_ns = bpf_ktime_get_ns();
+	bio = first_bio(rq);
 	place = place_of(rq);
 	if (!place.in_range)
 		return 0;
@@ -272,7 +285,7 @@ int rq_issue(__u64 *args)
 		return 0;
 	}
 	if (slot->state != SLOT_STARTED || slot->request != (__u64)rq) {
-		enter(slot, rq, &place, config.has_io_start ? 0 : READ(rq, start_time_ns));
+		enter(slot, rq, bio, &place, config.has_io_start ? 0 : READ(rq, start_time_ns));
 		if (config.has_io_start) {
 			/* It entered before the capture: this thread may only dispatch it. */
 			slot->tid = -1;

@@ -107,16 +107,12 @@ static __always_inline __u8 class_of(__u16 priority)
 	return priority >> 13 <= 3 ? priority >> 13 : 0;
 }
 
-static __always_inline __u8 priority_class_of(struct request *rq)
+/* bio: the first of the request. */
+static __always_inline __u8 priority_class_of(struct request *rq, struct bio *bio)
 {
-	struct bio *bio;
-
-	if (bpf_core_field_exists(struct request___ioprio, ioprio)) {
+	if (bpf_core_field_exists(struct request___ioprio, ioprio))
 		return class_of(READ((struct request___ioprio *)rq, ioprio));
-	} else {
-		bio = READ(rq, bio);
-		return bio ? class_of(READ(bio, bi_ioprio)) : 0;
-	}
+	return bio ? class_of(READ(bio, bi_ioprio)) : 0;
 }
 
 /* Whether the flush machinery runs the request: its data is one of several steps. */
