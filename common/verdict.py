@@ -17,6 +17,7 @@ READ_AHEAD_LIMIT = 0.1
 # Share of the time between the I/Os of threads that they slept for other threads, locks and timers. A data scan with
 # 82 % had 4 of the program's 11 reads in flight on a slower drive, and programs with up to 13 % were within 13 %.
 ASLEEP_LIMIT = 0.25
+BY_CLOCK_LIMIT = 0.02
 # Bytes that a background wrote / bytes that were due.
 BACKGROUND_LIMIT = 0.95
 # Of the bytes read beside a background on a fitted drive, those of reads of sizes that were not fitted.
@@ -58,6 +59,8 @@ CODES = {
                       "the drive is not as fast as the captured one",
     "processors_busy": "the threads of a dependent replay waited for a processor for more than 25 % of the time "
                        "between their I/Os, and the drive is not as fast as the captured one",
+    "ended_by_clock": "the last I/Os of a dependent replay came at least 2 % of the load time after all others, as a "
+                      "thread slept by the clock before them, and the trace has others after them",
     "computing_unknown": "a dependent replay took less time than threads of the captured command computed meanwhile",
     "compute_scaled": "computing times were divided (--compute)",
     "background_slow": "a background (--background) wrote less than 95 % of the bytes due, or none were due",

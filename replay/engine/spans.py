@@ -1,5 +1,6 @@
 """Times of a run over all its I/Os: from the first submit to the last completion, and with a read outstanding."""
 
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -14,6 +15,49 @@ from .engine import Batch
 # Rows come in the order of completion. None starts so much earlier than the rows before it, so older time is settled.
 _SETTLED_NS = 300 * 10**9
 _MERGE_ROWS = 1 << 18
+_LEAST_PAUSE_NS = 10**6
+
+
+@dataclass
+class LateEnd:
+    """The last I/Os of a run, if they come after a pause without any, and the trace has all of them before others.
+
+    row: of the trace, of the first of them. ios: 0 if there are none. pause_ns: before them.
+    """
+
+    row: int = -1
+    ios: int = 0
+    pause_ns: int = 0
+    _last_row: int = -1
+    _begin_ns: int = 0
+    _end_ns: int | None = None
+
+    def add(self, rows: Batch) -> None:
+        """In the order of completion."""
+        row, submit_ns, complete_ns = (rows[name][rows["source_row"] >= 0] for name in ("source_row", "submit_ns",
+                                                                                       "complete_ns"))
+        if not len(row):
+            return
+        last_rows = np.maximum.accumulate(np.append(self._last_row, row))
+        ends_ns = np.maximum.accumulate(np.append(submit_ns[0] if self._end_ns is None else self._end_ns,
+                                                  complete_ns))
+        newest = np.flatnonzero(row > last_rows[:-1])
+        begin = int(newest[-1]) + 1 if len(newest) else 0
+        if len(newest):
+            self.ios = 0
+        if not self.ios:
+            pauses = begin + np.flatnonzero(submit_ns[begin:] - ends_ns[begin:-1] >= _LEAST_PAUSE_NS)
+            begin = int(pauses[0]) if len(pauses) else len(row)
+            if len(pauses):
+                self.row, self._begin_ns = int(row[begin]), int(ends_ns[begin])
+                self.pause_ns = int(submit_ns[begin]) - self._begin_ns
+        self.ios += len(row) - begin
+        self._last_row, self._end_ns = int(last_rows[-1]), int(ends_ns[-1])
+
+    @property
+    def late_ns(self) -> int:
+        """How much later than all others they end."""
+        return (self._end_ns or 0) - self._begin_ns if self.ios else 0
 
 
 class RunSpan:
@@ -22,12 +66,16 @@ class RunSpan:
     def __init__(self) -> None:
         self._all_ns: tuple[int, int] | None = None
         self._workload_ns: tuple[int, int] | None = None
+        self._late_ends = LateEnd(), LateEnd()  # of all, of the workload
 
     def add(self, rows: Batch) -> None:
         self._all_ns = _widened(self._all_ns, rows["submit_ns"], rows["complete_ns"])
         is_workload = (rows["flags"] & FLAGS["own"]) != 0
-        self._workload_ns = _widened(self._workload_ns, rows["submit_ns"][is_workload],
-                                     rows["complete_ns"][is_workload])
+        of_workload = {name: column[is_workload] for name, column in rows.items()}
+        self._workload_ns = _widened(self._workload_ns, of_workload["submit_ns"], of_workload["complete_ns"])
+        if "source_row" in rows:
+            for late_end, part in zip(self._late_ends, (rows, of_workload), strict=True):
+                late_end.add(part)
 
     @property
     def wall_ns(self) -> int:
@@ -37,6 +85,11 @@ class RunSpan:
     def workload_wall_ns(self) -> int | None:
         """Without the I/O of other programs; None if the trace marks no workload I/O."""
         return self._workload_ns[1] - self._workload_ns[0] if self._workload_ns else None
+
+    @property
+    def late_end(self) -> LateEnd:
+        """Of workload I/O; of all I/O if none is marked."""
+        return self._late_ends[self._workload_ns is not None]
 
     @property
     def load_time_ns(self) -> int:

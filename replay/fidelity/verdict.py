@@ -11,6 +11,7 @@ from blkreel.common.units import binary_size, counted, format_bytes, format_ns
 from blkreel.common.verdict import (
     ASLEEP_LIMIT,
     BACKGROUND_LIMIT,
+    BY_CLOCK_LIMIT,
     NOT_FITTED_LIMIT,
     READ_AHEAD_LIMIT,
     UNSEEN_LIMIT,
@@ -272,6 +273,7 @@ def of_dependencies(run: Run) -> Iterator[Reason]:
     yield from _read_ahead(run)
     yield from _mapped(run)
     yield from _asleep(run)
+    yield from _by_clock(run)
     yield from _computing(run)
     if run.source.uses_lost:
         yield reason("lost_events", "qualified", f"{run.source.uses_lost:,} first uses of pages lost by the capture",
@@ -339,6 +341,19 @@ def _asleep(run: Run) -> Iterator[Reason]:
             yield reason(code, "qualified",
                          f"depth, latency and load time uncertain: threads {did} {_share(round(share, 3))} of the time "
                          f"between their I/Os (limit {_share(ASLEEP_LIMIT)}){why}", None, share, ASLEEP_LIMIT)
+
+
+def _by_clock(run: Run) -> Iterator[Reason]:
+    """I/Os of a thread that wakes by the clock, behind the end of a program that was quicker than on the captured
+    drive."""
+    ios, late_ns = run.pace.by_clock_ios or 0, run.pace.by_clock_ns or 0
+    load_time_ns = run.load_time_ns or 0
+    if late_ns > BY_CLOCK_LIMIT * load_time_ns > 0:
+        yield reason("ended_by_clock", "qualified",
+                     f"load time too long: {format_ns(late_ns)} after all others {'comes' if ios == 1 else 'come'} "
+                     f"{ios:,} {'I/O' if ios == 1 else 'I/Os'} of a thread that sleeps by the clock, which the trace "
+                     f"has before others; without {'it' if ios == 1 else 'them'} it is "
+                     f"{format_ns(load_time_ns - late_ns)}", None, late_ns / load_time_ns, BY_CLOCK_LIMIT)
 
 
 def _computing(run: Run) -> Iterator[Reason]:

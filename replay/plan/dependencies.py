@@ -31,6 +31,7 @@ Threads = Mapping[str, Mapping[str, Any]]  # the trace's metadata key `threads`
 
 PROGRAM, WORKLOAD, KERNEL = 1, 2, 4
 _EVENT = 8  # in the history only
+_LONG_SLEEP_NS, _SLEEPS = 10**7, 1000
 # Of memory: for the last I/O of a thread or process, and for the rows of a batch while its dependencies are found.
 _LAST_BYTES, _BATCH_BYTES = 350, 48 << 20
 
@@ -61,6 +62,28 @@ class Processes:
         kind = np.where(kernel[index], KERNEL, np.where((flags & FLAGS["own"]) != 0, WORKLOAD | PROGRAM, PROGRAM))
         # Deferred I/O does not show where its thread is by then.
         return pids[index], np.where(deferred, KERNEL, kind)
+
+
+class LongSleeps:
+    """The rows of a trace that came after the longest sleeps by the clock: for no I/O, and ended by no thread."""
+
+    def __init__(self) -> None:
+        self._row = self._asleep_ns = np.empty(0, np.int64)
+
+    def add(self, source_row: np.ndarray, asleep_ns: np.ndarray) -> None:
+        row, asleep_ns = np.append(self._row, source_row), np.append(self._asleep_ns, asleep_ns)
+        longest = np.argsort(-asleep_ns, kind="stable")[:_SLEEPS]
+        self._row, self._asleep_ns = row[longest], asleep_ns[longest]
+
+    def before(self, row: int) -> int:
+        """In ns; 0 if it is not known, or none of the longest."""
+        return int(self._asleep_ns[self._row == row].max(initial=0))
+
+    def __add__(self, other: Self) -> Self:
+        result = type(self)()
+        for part in (self, other):
+            result.add(part._row, part._asleep_ns)
+        return result
 
 
 class ThreadTimes:
@@ -117,7 +140,7 @@ class Observed:
         self._outstanding = Outstanding(len(AFTER), self._history.reach)
         self._windows = ReadAheadWindows()
         self.in_time = ReadAheadInTime(self._history.reach)
-        self.thread_times = ThreadTimes()
+        self.thread_times, self.sleeps = ThreadTimes(), LongSleeps()
         self._last_of_thread: dict[int, int] = {}
         self._last_wake: dict[int, int] = {}  # by woken thread
         self._last_of_process: dict[int, int] = {}
@@ -216,6 +239,7 @@ class Observed:
         # The distance of a kernel thread to the workload is set by timers and limits of the kernel, not by computing.
         thread_row = np.where(~is_kernel & ~caused, behind, NONE)
         self.thread_times.add(history, number, thread_row, woken)
+        self._add_sleeps(io, source_row, number, np.where(is_kernel, NONE, behind), wake, columns["delay_ns"])
         has_times = np.zeros(len(number), bool)
         if self._processors:
             columns, has_times = on_processors(columns, self._processors, self._compute, history, number, thread_row,
@@ -223,6 +247,19 @@ class Observed:
         if self._compute == 1:
             return columns
         return divided(columns, self._compute, history, number, thread_row, ~is_kernel & ~has_times)
+
+    def _add_sleeps(self, io: Batch, source_row: np.ndarray, number: np.ndarray, thread_row: np.ndarray,
+                    wake: np.ndarray, delay_ns: np.ndarray) -> None:
+        """thread_row: the previous row of the same thread, or NONE: it slept from what it follows on, as far as it
+        slept at all. wake: the wake-up that ended the sleep, or NONE, by a thread that itself slept before."""
+        if "slept_ns" not in io:
+            return
+        between_ns = self._history.between_ns("slept_ns", thread_row, number)
+        asleep_ns = np.where(thread_row >= 0, between_ns, np.minimum(io["slept_ns"], delay_ns))
+        at = wake - number[0]
+        asleep_ns = np.where(wake >= 0, np.where(at >= 0, asleep_ns[np.maximum(at, 0)], 0), asleep_ns)
+        long = (asleep_ns >= _LONG_SLEEP_NS) & ~is_event(io)
+        self.sleeps.add(source_row[long], asleep_ns[long])
 
     def _besides(self, io: Batch, number: np.ndarray, after: np.ndarray, behind: np.ndarray) -> list[np.ndarray]:
         """Completions that the rows waited for besides `after`. behind: the thread's previous row, or NONE."""

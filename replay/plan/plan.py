@@ -12,6 +12,7 @@ import numpy as np
 
 from blkreel.replay.drive.target import Target
 from blkreel.replay.engine.engine import DEPENDENCY_REACH, MAX_DEPTH, OMITTED, Batch, Lane
+from blkreel.replay.engine.spans import LateEnd
 from blkreel.traces.format.metadata_types import Thread, computed_at_least, missing_ios, of_recording
 from blkreel.traces.format.read_ahead import ReadAheadCount, ReadAheadInTime
 from blkreel.traces.format.schema import FLAGS, OPS, USE_COLUMNS, USER_COLUMNS, WAKE_COLUMNS, WRITE_FLAGS
@@ -21,7 +22,7 @@ from blkreel.traces.samples import called, workload_names
 
 from . import dependencies
 from .batch import plan_batch
-from .dependencies import ThreadTimes
+from .dependencies import LongSleeps, ThreadTimes
 from .events import Events, is_event
 from .extents import MappedBlocks
 from .history import THREAD_TIMES, History
@@ -69,6 +70,13 @@ class PlannedCounts:
     read_ahead: dict[int, ReadAheadCount] = field(default_factory=dict)
     read_ahead_in_time: dict[int, ReadAheadInTime] = field(default_factory=dict)
     thread_times: dict[int, ThreadTimes] = field(default_factory=dict)
+    sleeps: dict[int, LongSleeps] = field(default_factory=dict)
+
+    def by_clock(self, late: LateEnd) -> dict[str, int]:
+        """Keys of the entry `pace` of the run's account, on the last I/Os of the run."""
+        asleep_ns = sum(self.sleeps.values(), LongSleeps()).before(late.row) if late.ios else 0
+        by_clock = 2 * asleep_ns >= late.pause_ns > 0
+        return {"by_clock_ios": late.ios, "by_clock_ns": late.late_ns} if by_clock and late.ios else {}
 
 
 @dataclass(frozen=True)
@@ -380,6 +388,8 @@ class TracePlan(Plan):
             if isinstance(waits, dependencies.Observed):
                 counts.read_ahead_in_time[lane] = waits.in_time
                 counts.thread_times[lane] = waits.thread_times
+                if self.mapping.copies == 1:
+                    counts.sleeps[lane] = waits.sleeps
         limits = InFlightLimits() if pace.paced else None
         pointers = [drive.zones.write_pointers() if drive.zones else None for drive in self.drives]
         with_threads = pace.dependent or self.sharding.by_thread is not None

@@ -149,8 +149,9 @@ ComputeSpeed = float | Literal["none"] | None
 @record_type
 class Pace:
     """asleep_share: of the time between the I/Os of a thread, what it slept for anything but I/O; waiting_share: what
-    it waited for a processor. turnaround_ns: of the issuing thread, from the end of an I/O to the next one, by which
-    completions count as earlier."""
+    it waited for a processor. by_clock_ios: the last I/Os of the run, if a sleep by the clock put them behind all that
+    the trace has after them; they end by_clock_ns later than these. turnaround_ns: of the issuing thread, from the end
+    of an I/O to the next one, by which completions count as earlier."""
 
     name: Literal["original", "scaled", "paced", "dependent", "depth", "asap"]
     depth: int | None = None
@@ -161,6 +162,8 @@ class Pace:
     read_ahead: OrEmpty[ReadAhead] = ReadAhead()
     asleep_share: float | None = None
     waiting_share: float | None = None
+    by_clock_ios: int | None = None
+    by_clock_ns: int | None = None
     turnaround_ns: int | None = None
     streams: OrEmpty[dict[str, "Pace"]] = field(default_factory=dict)
 

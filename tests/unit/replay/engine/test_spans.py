@@ -9,7 +9,7 @@ from synthetic_tests import write_step
 
 import blkreel
 from blkreel.replay.engine import spans
-from blkreel.replay.engine.spans import ReadTimes
+from blkreel.replay.engine.spans import ReadTimes, RunSpan
 from blkreel.traces.format.schema import FLAGS, OPS
 
 S = 10**9
@@ -60,6 +60,32 @@ def test_an_io_waits_for_a_full_queue_for_at_most_as_long_as_in_the_report(tmp_p
                "length_bytes": np.array([4096]), "offset_bytes": np.array([0])}
     path = write_step(tmp_path / "run", columns)
     assert times.account()["wait_ns"] == blkreel.open(path).figures["read"]["wait_ns"] == 61 * S
+
+
+def late_end(rows):
+    """Row, I/Os and time of the end, by its definition."""
+    for first in range(1, len(rows["source_row"])):
+        end_ns = rows["complete_ns"][:first].max()
+        if (rows["submit_ns"][first] - end_ns >= 10**6 and
+                rows["source_row"][first:].max() < rows["source_row"][:first].max()):
+            return (rows["source_row"][first], len(rows["source_row"]) - first, rows["complete_ns"].max() - end_ns)
+    return None
+
+
+@cases(40)
+@given(seed=st.integers(0, 2**32), count=st.integers(1, 12), parts=st.integers(1, 4), moved=st.integers(0, 3))
+def test_a_late_end_has_the_last_ios_after_a_pause_that_others_follow_in_the_trace(seed, count, parts, moved):
+    random = np.random.default_rng(seed)
+    submit_ns = np.cumsum(random.choice([1000, 3 * 10**6], count))
+    row = np.arange(count)
+    for place in random.integers(0, count, moved):
+        row = np.append(np.delete(row, place), row[place])
+    rows = {"submit_ns": submit_ns, "complete_ns": submit_ns + 500_000, "source_row": row, "flags": 0 * row}
+    span = RunSpan()
+    for part in np.array_split(np.arange(count), parts):
+        span.add({name: column[part] for name, column in rows.items()})
+    found = span.late_end
+    assert ((found.row, found.ios, found.late_ns) if found.ios else None) == late_end(rows)
 
 
 def test_settled_time_is_counted_and_needs_no_memory(monkeypatch):

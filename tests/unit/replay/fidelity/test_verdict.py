@@ -77,6 +77,9 @@ QUALIFIES = [
      "load time uncertain: threads waited 37.3 % of the time between their I/Os .limit 25 %. for a processor"),
     ({"pace": {"asleep_share": 0.817}, "source.duration_ns": 1_100_000_000},
      "for other threads, locks or timers, which keeps its length here"),
+    ({"pace": {"by_clock_ios": 2, "by_clock_ns": 21_000_000}},
+     "too long: 21.0 ms after all others come 2 I/Os of a thread that sleeps by the clock, which the trace has before "
+     "others; without them it is 979 ms"),
     ({"source.least_computed_ns": 1_100_000_000},
      "threads of the captured command computed for at least 1.10 s between its first and last I/O, and the replay took "
      "1.00 s"),
@@ -163,6 +166,7 @@ def test_another_length_of_read_ahead_is_said(captured, here, read_ahead_ios, di
     *({"pace": {name: share}, "source.duration_ns": duration_ns} for name in ("asleep_share", "waiting_share")
       for share, duration_ns in (
         (0.25, 900_000_000), (0.9, 990_000_000), (0.9, 1_010_000_000), (0.9, None), (None, 900_000_000))),
+    {"pace": {"by_clock_ios": 2, "by_clock_ns": 20_000_000}},
     {"source.least_computed_ns": 1_010_000_000}])
 def test_what_is_not_held_against_a_run(changes):
     assert judged(changes) == ("valid", "")

@@ -94,6 +94,41 @@ def test_what_the_trace_does_not_tell_about_the_drive_stands_below(place, blkree
     assert "load time is a lower bound: 99.8 % of the I/Os are read-ahead" in limits["slow"][0]
 
 
+@pytest.mark.parametrize(("slept_ns", "first_row"), [(290_000_000, True), (290_000_000, False), (0, True)])
+def test_a_thread_that_sleeps_by_the_clock_does_not_end_the_load_without_a_limit(place, blkreel, slept_ns, first_row):
+    """400 reads, one after the other, take 440 ms on the captured drive and 60 ms on a fast one. Another thread writes
+    300 ms after its first write, or after the first read woke it: it slept, or computed, meanwhile."""
+    name, count = f"clock-{slept_ns}-{first_row}", 402 if first_row else 401
+    number = np.arange(400)
+    schema = TRACE_SCHEMA
+    for column in ("blocked_ns", "slept_ns", "runnable_ns"):
+        schema = schema.append(pa.field(column, pa.int64(), nullable=False))
+    reads = {"submit_ns": number * 1_100_000, "latency_ns": 1_000_000, "tid": 5, "waited_on": number - 1,
+             "think_ns": 100_000, "blocked_ns": number * 1_000_000, "slept_ns": 0}
+    of_clock = {"submit_ns": 300_000_000, "latency_ns": 1_000_000, "tid": 6, "waited_on": -1 if first_row else 0,
+                "think_ns": 299_000_000, "blocked_ns": 0, "slept_ns": slept_ns}
+    first = {**of_clock, "submit_ns": 1, "think_ns": 0, "slept_ns": 0}
+    parts = [reads, *[first] * first_row, of_clock]
+    columns = {key: np.concatenate([np.broadcast_to(part[key], np.size(part["submit_ns"])) for part in parts])
+               for key in reads}
+    order = np.argsort(columns["submit_ns"], kind="stable")
+    at = np.append(np.argsort(order), -1)
+    columns = {key: values[order] for key, values in columns.items()}
+    columns["waited_on"] = at[columns["waited_on"]]
+    trace = new_trace(place / f"{name}.parquet", {}, schema=schema, offset_bytes=np.arange(count) * 65536,
+                      length_bytes=4096, runnable_ns=0, flags=FLAGS["own"], **columns)
+    for drive, latency in (("as-captured", "1ms"), ("fast", "50us")):
+        (place / f"{drive}.toml").write_text(f'size = "8GiB"\nread_latency = "{latency}"\nchannels = 4\n')
+    found = json.loads(blkreel("predict", trace, place / "as-captured.toml", place / "fast.toml",
+                               "--json").stdout)["predictions"]
+    limits = {prediction["drive"]: prediction["limits"] for prediction in found}
+    assert not any("sleeps by the clock" in limit for limit in limits["as-captured"])
+    of_fast = [limit for limit in limits["fast"] if "sleeps by the clock" in limit]
+    assert len(of_fast) == bool(slept_ns), limits
+    if slept_ns:
+        assert "1 I/O of a thread" in of_fast[0] and "without it it is 60" in of_fast[0]
+
+
 def test_the_file_says_how_far_predictions_were_off(fitted, blkreel):
     facts = tomllib.loads(fitted.read_text())["fitted"]
     assert facts["held_out"] is True and facts["runs"] == 4 and facts["traces"] == 2
