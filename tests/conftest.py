@@ -24,6 +24,8 @@ from loop_device import attach_loop, detach_loop, own_loop
 from terminal import Terminal
 from waiting import wait_until
 
+from blkreel.replay.drive.claim import held
+from blkreel.replay.drive.target import find_target
 from blkreel.replay.engine.engine import RECORD_COLUMNS, EngineOptions, run_engine
 
 MEMORY = Path("/dev/shm")
@@ -328,8 +330,8 @@ def a_plan():
 
 @pytest.fixture
 def issue():
-    """Runs plan blocks or lanes through the engine: issue(block, ..., target=...) is (totals, records by column)."""
-    def run(*blocks, on_rows=None, on_note=None, **options):
+    """Runs plan blocks or lanes through the engine: issue(block, ..., target=path) is (totals, records by column)."""
+    def run(*blocks, target=(), on_rows=None, on_note=None, **options):
         parts = [{name: np.empty(0, kind) for name, kind in RECORD_COLUMNS}]
 
         def keep(columns):
@@ -337,7 +339,10 @@ def issue():
             if on_rows:
                 on_rows(columns)
 
-        totals = run_engine(EngineOptions(**options), list(blocks), keep, on_note or (lambda note: None))
+        with ExitStack() as stack:
+            paths = target if isinstance(target, list | tuple) else [target]
+            options = {"claims": [stack.enter_context(held(find_target(path))) for path in paths]} | options
+            totals = run_engine(EngineOptions(**options), list(blocks), keep, on_note or (lambda note: None))
         return totals, {name: np.concatenate([part[name] for part in parts]) for name, _ in RECORD_COLUMNS}
 
     return run

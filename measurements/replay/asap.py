@@ -20,6 +20,8 @@ from pathlib import Path
 
 import numpy as np
 
+from blkreel.replay.drive.claim import held
+from blkreel.replay.drive.target import find_target
 from blkreel.replay.engine.engine import BLOCK_ROWS, EngineOptions, run_engine
 from measurements.lab import busy_s, loop_drive, machine, need, print_table, run, zram_drive
 
@@ -49,8 +51,9 @@ def blkreel(drive, depth, seconds):
         done["rows"] += len(rows["op"])
         done["latency_ns"] += int((rows["complete_ns"] - rows["submit_ns"]).sum())
 
-    where = {"target": drive} if drive else {"nil_bytes": SIZE_BYTES}
-    totals = run_engine(EngineOptions(depth=depth, **where), plan(), keep, lambda note: None)
+    with held(find_target(drive or f"nil:{SIZE_BYTES}")) as claim:
+        where = {"claims": [claim]} if claim else {"nil_bytes": SIZE_BYTES}
+        totals = run_engine(EngineOptions(depth=depth, **where), plan(), keep, lambda note: None)
     if totals["error_ops"] or done["rows"] != totals["issued_ops"]:
         raise SystemExit(f"the run is incomplete: {totals}")
     return done["rows"], totals["issued_ops"] / totals["wall_ns"] * 1e9, done["latency_ns"] / done["rows"] / 1e3

@@ -13,6 +13,8 @@ from pathlib import Path
 
 import numpy as np
 
+from blkreel.replay.drive.claim import held
+from blkreel.replay.drive.target import find_target
 from blkreel.replay.engine import engine
 from measurements.lab import machine
 
@@ -26,8 +28,9 @@ def issue(helper, file, ios, depth):
     offset_bytes = np.random.default_rng(1).integers(0, FILE_BYTES // BLOCK_BYTES, ios) * BLOCK_BYTES
     plan = {"due_ns": zeros - 1, "offset_bytes": offset_bytes, "length_bytes": zeros + BLOCK_BYTES, "op": zeros,
             "flags": zeros, "stream": zeros, "burst": zeros, "source_row": np.arange(ios)}
-    totals = engine.run_engine(engine.EngineOptions(target=file, direct=False, depth=depth), [plan],
-                               lambda rows: None, lambda note: None)
+    with held(find_target(file)) as claim:
+        totals = engine.run_engine(engine.EngineOptions(claims=[claim], depth=depth), [plan], lambda rows: None,
+                                   lambda note: None)
     if totals["error_ops"] or totals["issued_ops"] != ios:
         raise SystemExit(f"the run is incomplete: {totals}")
     return totals["stall_monitor"]["ran_ns"] / ios, totals["wall_ns"] / ios

@@ -24,6 +24,8 @@ from pathlib import Path
 
 import numpy as np
 
+from blkreel.replay.drive.claim import held
+from blkreel.replay.drive.target import find_target
 from blkreel.replay.engine.engine import EngineOptions, run_engine
 from measurements.lab import loop_drive, machine, need, print_table, run
 from measurements.replay.observer import Observer
@@ -60,7 +62,8 @@ class Blkreel:
                      "flags": zeros, "stream": zeros, "burst": zeros, "source_row": np.arange(len(due_ns))}
 
     def replay(self):
-        run_engine(EngineOptions(target=self.drive, **self.options), [self.plan], lambda rows: None, lambda note: None)
+        with held(find_target(self.drive)) as claim:
+            run_engine(EngineOptions(claims=[claim], **self.options), [self.plan], lambda rows: None, lambda note: None)
 
 
 class Fio:

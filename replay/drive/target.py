@@ -161,10 +161,10 @@ def find_target(path: str | os.PathLike[str], sys_root: Path = SYS) -> Target:
 
 
 def engine_options(targets: Sequence[Target]) -> dict[str, Any]:
-    """Keyword arguments of EngineOptions for the targets of a run. Raises UsageError for drives mixed with nil."""
+    """Keyword arguments of EngineOptions for the nil targets of a run. Raises UsageError for drives mixed with nil."""
     nil = [target for target in targets if target.is_nil]
     if not nil:
-        return {"target": targets[0].path if len(targets) == 1 else tuple(target.path for target in targets)}
+        return {}
     if len(nil) < len(targets):
         raise UsageError(f"{nil[0].path} cannot be mixed with drives",
                          "give every device a drive, or every device a nil target")

@@ -152,16 +152,12 @@ class EngineNote(TypedDict, total=False):
 class EngineOptions:
     """How to issue a plan.
 
-    target: a block device or a regular file, or several; the plan's column `target` is an index into them.
-    claims: of the targets, in the same order. With claims the helper opens the claimed descriptors, without it opens
-    and claims the names.
+    claims: of the targets, block devices or regular files; the plan's column `target` is an index into them.
     depth: maximum outstanding rows of a run with one lane. may_write: of all targets, or of each; without it a target
-    is opened read-only, and a plan with other operations than reads and flushes is refused. exclusive: claim block
-    devices with O_EXCL. spin_ns: time before a deadline from which the engine polls the clock instead of sleeping.
-    max_errors: consecutive failed rows that end the run, 0 for no limit. nil_bytes, nil_targets: no drive, but so many
-    targets of that size that complete each I/O at once, to measure the engine itself. nil_fail: (source row, errno);
-    nil I/Os fail from that row on. plain: do without recent kernel features. polled: poll the drive for completions.
-    passthrough: send NVMe commands through the character device of each target.
+    is opened read-only, and a plan with other operations than reads and flushes is refused. nil_bytes, nil_targets: no
+    drive, but so many targets of that size that complete each I/O at once, to measure the engine itself. plain: do
+    without recent kernel features. polled: poll the drive for completions. passthrough: send NVMe commands through the
+    character device of each target.
     write_support: of each target, in the same order; a write hint or an atomic write without it is a plain write, and a
     verify or a compare is dropped.
     turnaround_ns: what the issuing thread needs from the end of an I/O to the next one. In plans with dependencies each
@@ -171,22 +167,15 @@ class EngineOptions:
     drives.
     """
 
-    target: Path | Sequence[Path] | None = None
     claims: Sequence[Claim] = ()
     write_support: Sequence[WriteSupport] = ()
     depth: int = 1024
     may_write: bool | Sequence[bool] = False
-    direct: bool = True
     seed: int = 0
     payload: Payload = Payload()
-    exclusive: bool = True
-    cpu: int | None = None
     realtime: bool = False
-    spin_ns: int = 100_000
-    max_errors: int = 1000
     nil_bytes: int | None = None
     nil_targets: int = 1
-    nil_fail: tuple[int, int] | None = None
     plain: bool = False
     polled: bool = False
     passthrough: bool = False
@@ -196,34 +185,26 @@ class EngineOptions:
 
     @property
     def targets(self) -> list[Path]:
-        if self.target is None:
-            raise ValueError("EngineOptions needs target or nil_bytes")
-        return [self.target] if isinstance(self.target, str | Path) else list(self.target)
+        return [claim.target.path for claim in self.claims]
 
     @property
     def written(self) -> list[bool]:
         """Whether each target may be written to."""
-        count = self.nil_targets if self.nil_bytes is not None else len(self.targets)
+        count = self.nil_targets if self.nil_bytes is not None else len(self.claims)
         return [self.may_write] * count if isinstance(self.may_write, bool) else list(self.may_write)
 
     def command(self) -> list[str]:
         words = [str(HELPER), f"--depth={self.depth}", f"--seed={self.seed}",
                  f"--compressible={self.payload.compressible_percent}",
-                 f"--duplicates={self.payload.duplicates_percent}",
-                 f"--spin-ns={self.spin_ns}", f"--max-errors={self.max_errors}"]
-        words += [word for word, is_set in [("--buffered", not self.direct), ("--shared", not self.exclusive),
-                                            ("--realtime", self.realtime), ("--plain", self.plain),
+                 f"--duplicates={self.payload.duplicates_percent}"]
+        words += [word for word, is_set in [("--realtime", self.realtime), ("--plain", self.plain),
                                             ("--polled", self.polled),
                                             ("--passthrough", self.passthrough)] if is_set]
         words += [f"--may-write={index}" for index, is_written in enumerate(self.written) if is_written]
-        if self.cpu is not None:
-            words.append(f"--cpu={self.cpu}")
         if self.turnaround_ns:
             words.append(f"--turnaround-ns={self.turnaround_ns}")
         if self.stop_ns is not None:
             words.append(f"--stop-ns={self.stop_ns}")
-        if self.nil_fail is not None:
-            words.append("--nil-fail={},{}".format(*self.nil_fail))
         if self.nil_bytes is not None:
             words += ["--virtual-clock"] * any(drive.is_virtual for drive in self.simulated)
             return [*words, f"--nil={self.nil_bytes}", f"--nil-targets={self.nil_targets}"]

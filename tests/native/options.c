@@ -20,21 +20,21 @@ static int refuse(void *context, const char *argument)
 
 int main(void)
 {
-	bool set = false, cleared = true;
+	bool set = false;
 	int32_t small = -7, beside = -7;
 	int64_t large = 0;
 	const char *text = NULL, *seen = NULL;
 	const struct option_entry entries[] = {
-		FLAG_OPTION("set", set), CLEARING_OPTION("clear", cleared), NUMBER_OPTION("small", small, 0, INT32_MAX),
+		FLAG_OPTION("set", set), NUMBER_OPTION("small", small, 0, INT32_MAX),
 		NUMBER_OPTION("large", large, 1, INT64_MAX), TEXT_OPTION("text", text), CALL_OPTION("call", refuse, &seen),
 		{ 0 },
 	};
-	const char *all[] = { "helper", "--set", "--clear", "--small=5", "--large", "9223372036854775807", "--text=x", "end" };
+	const char *all[] = { "helper", "--set", "--small=5", "--large", "9223372036854775807", "--text=x", "end" };
 	const char *const refused[] = { "--small=-1", "--small=2147483648", "--small=", "--small=5x", "--large=0",
 					"--large=9223372036854775808", "--set=1", "--none", "--call=bad" };
 
-	assert(!parse(entries, 8, all) && optind == 7);
-	assert(set && !cleared && small == 5 && beside == -7 && large == INT64_MAX && !strcmp(text, "x"));
+	assert(!parse(entries, 7, all) && optind == 6);
+	assert(set && small == 5 && beside == -7 && large == INT64_MAX && !strcmp(text, "x"));
 	for (size_t i = 0; i < sizeof(refused) / sizeof(refused[0]); i++) {
 		const char *words[] = { "helper", refused[i] };
 

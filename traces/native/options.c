@@ -35,8 +35,7 @@ static int apply(const struct option_entry *entry, const char *argument)
 {
 	switch (entry->kind) {
 	case OPTION_SET:
-	case OPTION_CLEAR:
-		*(bool *)entry->value = entry->kind == OPTION_SET;
+		*(bool *)entry->value = true;
 		return 0;
 	case OPTION_TEXT:
 		*(const char **)entry->value = argument;
@@ -56,7 +55,7 @@ int parse_options(int argc, char **argv, const struct option_entry *entries, con
 	for (int i = 0; entries[i].name; i++)
 		options[i] = (struct option){
 			.name = entries[i].name,
-			.has_arg = entries[i].kind <= OPTION_CLEAR ? no_argument : required_argument,
+			.has_arg = entries[i].kind == OPTION_SET ? no_argument : required_argument,
 			.val = FIRST_CODE + i,
 		};
 	while ((option = getopt_long(argc, argv, "", options, NULL)) >= 0) {

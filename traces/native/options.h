@@ -8,7 +8,7 @@
 
 #define MAX_OPTIONS 32
 
-enum option_kind { OPTION_SET, OPTION_CLEAR, OPTION_NUMBER, OPTION_TEXT, OPTION_CALL };
+enum option_kind { OPTION_SET, OPTION_NUMBER, OPTION_TEXT, OPTION_CALL };
 
 /* Use the macros below. A table ends with { 0 }. */
 struct option_entry {
@@ -21,9 +21,8 @@ struct option_entry {
 	int (*call)(void *context, const char *argument);
 };
 
-#define FLAG_OPTION(name, field) { name, OPTION_SET, &(field) }        /* a bool: true */
-#define CLEARING_OPTION(name, field) { name, OPTION_CLEAR, &(field) }  /* a bool: false */
-#define TEXT_OPTION(name, field) { name, OPTION_TEXT, &(field) }       /* a const char * */
+#define FLAG_OPTION(name, field) { name, OPTION_SET, &(field) }  /* a bool: true */
+#define TEXT_OPTION(name, field) { name, OPTION_TEXT, &(field) } /* a const char * */
 #define NUMBER_OPTION(name, field, least, most) { name, OPTION_NUMBER, &(field), sizeof(field), least, most }
 #define CALL_OPTION(name, function, context) { name, OPTION_CALL, context, .call = function }
 

@@ -234,7 +234,7 @@ static void count_result(struct engine *engine, const struct io *io)
 	}
 	if (io->status == -ENODEV || io->status == -ENXIO)
 		stop_request(engine->stop, STOP_DEVICE_LOST);
-	else if (++engine->consecutive_errors == engine->max_errors)
+	else if (++engine->consecutive_errors == MAX_ERRORS)
 		stop_request(engine->stop, STOP_ERRORS);
 }
 

@@ -10,13 +10,14 @@
 #include "records/totals.h"
 #include "run/clock.h"
 
+#define MAX_ERRORS 1000u /* consecutive failures that end the run */
+
 struct engine {
 	/* Set by the caller. */
 	struct lane_select select;
 	struct records *records;
 	struct issuer *issuer;
 	struct stop *stop;
-	unsigned max_errors; /* consecutive failures that end the run; 0: none do */
 	bool any_background; /* lanes of any thread */
 	bool realtime;       /* real-time priority was granted */
 	struct run_clock clock;

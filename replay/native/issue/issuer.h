@@ -65,8 +65,6 @@ struct issuer_options {
 	bool polled;          /* polled completions (IOPOLL); every target supports them */
 	bool plain;           /* no io_uring feature newer than Linux 5.11 */
 	int avoid_cpu;        /* io_uring workers do not run on it; -1: on any */
-	int64_t nil_fail_row; /* the nil target fails from this source row on; -1: never */
-	int nil_fail_errno;
 };
 
 /* These return NULL after an error message. */

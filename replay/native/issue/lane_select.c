@@ -145,5 +145,5 @@ int64_t lane_select_idle_ns(const struct lane_select *select, const struct lane_
 		return summary->ended && !outstanding ? 0 : max_ns;
 	if (summary->due_ns <= now_ns)
 		return 0;
-	return sleep_before(summary->due_ns, now_ns, select->spin_ns, max_ns);
+	return sleep_before(summary->due_ns, now_ns, SPIN_NS, max_ns);
 }

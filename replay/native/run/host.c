@@ -18,19 +18,14 @@
 #define REALTIME_NS (20 * NS_PER_MS)
 #define PAUSE_NS (2 * NS_PER_MS)
 
-bool host_cpus_init(struct host_cpus *cpus, int first)
+bool host_cpus_init(struct host_cpus *cpus)
 {
 	cpus->count = 0;
 	if (sched_getaffinity(0, sizeof(cpus->allowed), &cpus->allowed))
 		return false;
-	if (first >= 0) {
-		if (first >= CPU_SETSIZE || !CPU_ISSET(first, &cpus->allowed))
-			return false;
-		cpus->order[cpus->count++] = first;
-	}
 	/* From the last to the first: interrupts and daemons mostly run on the first. */
 	for (int cpu = CPU_SETSIZE - 1; cpu >= 0; cpu--)
-		if (CPU_ISSET(cpu, &cpus->allowed) && cpu != first)
+		if (CPU_ISSET(cpu, &cpus->allowed))
 			cpus->order[cpus->count++] = cpu;
 	return cpus->count > 0;
 }

@@ -16,8 +16,8 @@ struct host_cpus {
 	unsigned count;
 };
 
-/* Reads the allowed CPUs: `first` unless it is -1, then from the last to the first. False: `first` is not allowed. */
-bool host_cpus_init(struct host_cpus *cpus, int first);
+/* Reads the allowed CPUs, from the last to the first. Returns whether the kernel has told them. */
+bool host_cpus_init(struct host_cpus *cpus);
 
 /* The CPU of an issuing thread. Threads share CPUs if there are more threads than CPUs. */
 int host_cpu_of_thread(const struct host_cpus *cpus, unsigned thread);

@@ -43,9 +43,7 @@ static const char usage[] =
 	"                    A background lane ends when all others have, and shares its thread with another lane\n"
 	"  --stop-ns N       issue nothing later than N after the start\n"
 	"  --may-write INDEX  open that target (from 0) for writing; the others get only reads and flushes\n"
-	"  --buffered        use the page cache instead of direct I/O\n"
-	"  --shared          do not claim block devices with O_EXCL\n"
-	"  --claimed FD,EXCLUSIVE,DEVICE,INODE,NODE,DISKSEQ  open the target from FD if its identity is the given one;\n"
+	"  --claimed FD,EXCLUSIVE,DEVICE,INODE,NODE,DISKSEQ  open the TARGET from FD if its identity is the given one;\n"
 	"                    the descriptor EXCLUSIVE claims it until its last I/O is done; once for each target\n"
 	"  --write-support INDEX,MIN,MAX,VERIFY[,FD...]  that target takes atomic writes of MIN to MAX bytes, verify\n"
 	"                    commands of up to VERIFY bytes, and each write hint by its descriptor, in the order of the kernel\n"
@@ -53,19 +51,15 @@ static const char usage[] =
 	"  --seed N          seed of written data (0)\n"
 	"  --compressible P  percent of written data that a compressor removes (0)\n"
 	"  --duplicates P    percent of written 4 KiB blocks that are copies of others (0)\n"
-	"  --cpu N           issue from CPU N (the last one; any if no row has a deadline)\n"
-	"  --spin-ns N       spin instead of sleeping for N before a deadline (100000)\n"
 	"  --turnaround-ns N  what the issuing thread needs between dependent rows, which their delays have already (0)\n"
 	"  --realtime        request real-time scheduling\n"
-	"  --max-errors N    end after N consecutive failed rows; 0: never (1000)\n"
 	"  --polled          poll the drive for completions instead of using interrupts\n"
 	"  --passthrough     send NVMe commands through the character device of each target, a namespace\n"
 	"  --plain           use no io_uring feature newer than Linux 5.11\n"
 	"  --nil BYTES       issue to a target of that size that completes at once, without I/O\n"
 	"  --nil-targets N   number of nil targets (1)\n"
 	"  --simulate FD     simulate a drive, described in FD as lines of `name value`; once for each target\n"
-	"  --virtual-clock   run on the clock of the simulated drives, without waiting\n"
-	"  --nil-fail ROW,ERRNO  fail from that source row on\n";
+	"  --virtual-clock   run on the clock of the simulated drives, without waiting\n";
 
 /* These return 0, or EXIT_WRONG_USAGE for an invalid argument. */
 static int add_lane(void *context, const char *text)
@@ -155,15 +149,6 @@ static int set_nil(void *context, const char *size_bytes)
 	return parse_number(size_bytes, 1, INT64_MAX, &options->target.nil_size_bytes) ? 0 : EXIT_WRONG_USAGE;
 }
 
-static int set_nil_fail(void *context, const char *text)
-{
-	struct run_options *run = context;
-	char row[32] = "";
-
-	return sscanf(text, "%31[0-9],%d", row, &run->nil_fail_errno) == 2 &&
-	       parse_number(row, 0, INT64_MAX, &run->nil_fail_row) ? 0 : EXIT_WRONG_USAGE;
-}
-
 static int add_simulated(void *context, const char *text)
 {
 	struct options *options = context;
@@ -230,35 +215,28 @@ static bool read_options(struct options *options, int argc, char **argv)
 		CALL_OPTION("lane", add_lane, run),
 		NUMBER_OPTION("stop-ns", run->stop_ns, 0, INT64_MAX),
 		CALL_OPTION("may-write", add_may_write, options),
-		CLEARING_OPTION("buffered", options->target.direct),
-		CLEARING_OPTION("shared", options->target.exclusive),
 		CALL_OPTION("claimed", add_claimed, options),
 		CALL_OPTION("write-support", add_write_support, options),
 		CALL_OPTION("compare-data", add_compare_data, options),
 		NUMBER_OPTION("seed", run->payload.seed, 0, INT64_MAX),
 		NUMBER_OPTION("compressible", run->payload.compressible_percent, 0, 100),
 		NUMBER_OPTION("duplicates", run->payload.duplicates_percent, 0, 100),
-		NUMBER_OPTION("cpu", run->first_cpu, 0, INT16_MAX),
-		NUMBER_OPTION("spin-ns", run->spin_ns, 0, INT64_MAX),
 		NUMBER_OPTION("turnaround-ns", run->turnaround_ns, 0, INT32_MAX),
 		FLAG_OPTION("realtime", run->realtime),
-		NUMBER_OPTION("max-errors", run->max_errors, 0, INT32_MAX),
 		FLAG_OPTION("plain", run->plain),
 		FLAG_OPTION("polled", run->polled),
 		FLAG_OPTION("passthrough", options->target.passthrough),
 		CALL_OPTION("nil", set_nil, options),
 		NUMBER_OPTION("nil-targets", options->nil_targets, 1, MAX_TARGETS),
-		CALL_OPTION("nil-fail", set_nil_fail, run),
 		CALL_OPTION("simulate", add_simulated, options),
 		FLAG_OPTION("virtual-clock", run->virtual_clock),
 		{ 0 },
 	};
 
 	*options = (struct options){
-		.target = { .direct = true, .exclusive = true },
 		.depth = 1024,
 		.nil_targets = 1,
-		.run = { .max_errors = 1000, .spin_ns = 100000, .stop_ns = INT64_MAX, .first_cpu = -1, .nil_fail_row = -1 },
+		.run = { .stop_ns = INT64_MAX },
 	};
 	if (parse_options(argc, argv, entries, usage))
 		return false;
@@ -268,7 +246,7 @@ static bool read_options(struct options *options, int argc, char **argv)
 		fputs(usage, stderr);
 		return false;
 	}
-	if (options->claimed_count && options->claimed_count != options->run.target_count) {
+	if (!options->run.nil_targets && options->claimed_count != options->run.target_count) {
 		report_error("give each target a --claimed", "%u targets and %u claims", options->run.target_count,
 			     options->claimed_count);
 		return false;
@@ -299,16 +277,12 @@ static int open_targets(struct target *targets, unsigned *opened, const struct o
 {
 	struct target_options target_options = options->target;
 
-	if (options->run.target_count > MAX_TARGETS) {
-		report_error(NULL, "%u targets; a run has at most %d", options->run.target_count, MAX_TARGETS);
-		return EXIT_WRONG_USAGE;
-	}
 	for (unsigned i = 0; i < options->run.target_count; i++, ++*opened) {
 		int code;
 
 		target_options.path = options->run.nil_targets ? NULL : paths[i];
 		target_options.may_write = options->may_write[i];
-		target_options.claimed = options->claimed_count ? &options->claimed[i] : NULL;
+		target_options.claimed = &options->claimed[i];
 		target_options.write_support = options->write_support[i];
 		target_options.compares_fd = options->compares_fd[i];
 		code = target_open(&targets[i], &target_options);
@@ -361,9 +335,9 @@ int main(int argc, char **argv)
 
 	if (!read_options(&options, argc, argv))
 		return EXIT_WRONG_USAGE;
-	if (!host_cpus_init(&cpus, options.run.first_cpu)) {
-		report_error("omit --cpu", "CPU %d is not allowed for this process", options.run.first_cpu);
-		return EXIT_WRONG_USAGE;
+	if (!host_cpus_init(&cpus)) {
+		report_error(NULL, "cannot read the allowed CPUs: %s", strerror(errno));
+		return EXIT_FAILED;
 	}
 	catch_signals();
 	host_limit_stacks();

@@ -75,8 +75,6 @@ static bool make_issuer(struct issuing_thread *thread)
 		.plain = options->plain,
 		.polled = options->polled,
 		.avoid_cpu = thread->cpu,
-		.nil_fail_row = options->nil_fail_row,
-		.nil_fail_errno = options->nil_fail_errno,
 	};
 
 	if (options->drives)
@@ -107,7 +105,7 @@ static void place_thread(struct issuing_thread *thread)
 		all_timed &= timed;
 		any_timed |= timed;
 	}
-	thread->pinned = options->first_cpu >= 0 || any_timed;
+	thread->pinned = any_timed;
 	if (thread->pinned)
 		host_pin(thread->cpu);
 	else
@@ -168,14 +166,12 @@ static void share_lanes(struct run *run)
 				.lanes = &run->lanes[count],
 				.targets = options->targets,
 				.stop_ns = options->stop_ns,
-				.spin_ns = options->spin_ns,
 				.foreground = &run->foreground,
 				.loads = run->loads,
 				.shares_loads = run->thread_count > 1,
 			},
 			.records = &run->records[t],
 			.stop = run->stop,
-			.max_errors = options->max_errors,
 			.clock.is_virtual = options->virtual_clock,
 			.any_background = foreground < options->lane_count,
 		};
@@ -317,7 +313,7 @@ static const char *why_stopped(const struct run *run, const struct totals *total
 	case STOP_DEVICE_LOST:
 		return "the drive is gone";
 	case STOP_ERRORS:
-		snprintf(text, size, "%u I/Os in a row failed (%s)", run->options->max_errors, strerror(err));
+		snprintf(text, size, "%u I/Os in a row failed (%s)", MAX_ERRORS, strerror(err));
 		return text;
 	case STOP_FAILED:
 		snprintf(text, size, "io_uring failed: %s", strerror(err));

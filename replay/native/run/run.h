@@ -28,21 +28,16 @@ struct run_options {
 	unsigned target_count;
 	struct lane_options lanes[MAX_LANES];
 	unsigned lane_count;
-	unsigned max_errors;           /* consecutive failures that end the run; 0: none do */
 	struct payload_options payload; /* of all threads together */
-	int64_t spin_ns;               /* before a deadline the thread spins instead of sleeping */
 	int64_t turnaround_ns;         /* of the issuing threads: schedule.h */
 	int64_t stop_ns;               /* after the start; no row is issued later. INT64_MAX: no limit */
 	const struct host_cpus *cpus;
-	int first_cpu; /* of the first thread; -1: the last allowed one */
 	bool realtime;
 	bool plain;
 	bool polled;
 	bool nil_targets;
 	struct drive *drives; /* simulated, one for each nil target; NULL: none */
 	bool virtual_clock;   /* of the simulated drives */
-	int64_t nil_fail_row;
-	int nil_fail_errno;
 };
 
 /* Runs the plans and writes records to stdout. Returns an exit code, after an error message if it is not 0. */

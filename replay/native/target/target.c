@@ -361,7 +361,7 @@ static void lock_until_closed(int fd)
 }
 
 /* Returns 0 or an exit code. */
-static int open_claimed(struct target *target, const struct target_options *options, int flags)
+static int open_claimed(struct target *target, const struct target_options *options)
 {
 	char path[32];
 	int code = check_identity(options, options->claimed->fd);
@@ -369,47 +369,27 @@ static int open_claimed(struct target *target, const struct target_options *opti
 	if (code)
 		return code;
 	snprintf(path, sizeof(path), "/proc/self/fd/%d", options->claimed->fd);
-	target->fd = open(path, flags);
+	target->fd = open(path, (options->may_write ? O_RDWR : O_RDONLY) | O_DIRECT | O_CLOEXEC);
 	if (target->fd < 0)
 		return refuse_open(options->path, errno);
 	lock_until_closed(target->fd);
 	return check_identity(options, target->fd);
 }
 
-/* Returns 0 or an exit code. */
-static int open_named(struct target *target, const struct target_options *options, int flags)
-{
-	struct stat st;
-
-	if (stat(options->path, &st))
-		return refuse_open(options->path, errno);
-	if (!S_ISBLK(st.st_mode) && !S_ISREG(st.st_mode)) {
-		report_error(NULL, "%s is neither a block device nor a regular file", options->path);
-		return EXIT_WRONG_USAGE;
-	}
-	/* Fails while a file system, swap, dm, md or another O_EXCL opener holds the device. */
-	if (options->exclusive && S_ISBLK(st.st_mode))
-		flags |= O_EXCL;
-	target->fd = open(options->path, flags);
-	return target->fd < 0 ? refuse_open(options->path, errno) : 0;
-}
-
 static int open_target(struct target *target, const struct target_options *options)
 {
-	int flags = (options->may_write ? O_RDWR : O_RDONLY) | O_CLOEXEC;
 	struct stat st;
 	int err, code;
 
 	*target = (struct target){
 		.path = options->path ? options->path : "the nil target",
 		.fd = -1,
-		.exclusive_fd = options->claimed ? options->claimed->exclusive_fd : -1,
+		.exclusive_fd = options->path ? options->claimed->exclusive_fd : -1,
 		.command_fd = -1,
 		.statistics_fd = -1,
 		.write_zeroes_fd = -1,
 		.write_support = options->write_support,
 		.may_write = options->may_write,
-		.direct = options->direct,
 		.realtime_priority = realtime_priority_allowed(),
 		.size_bytes = options->nil_size_bytes,
 		.logical_block_bytes = 512,
@@ -422,9 +402,7 @@ static int open_target(struct target *target, const struct target_options *optio
 	if (!options->path)
 		return 0;
 
-	if (options->direct)
-		flags |= O_DIRECT;
-	code = options->claimed ? open_claimed(target, options, flags) : open_named(target, options, flags);
+	code = open_claimed(target, options);
 	if (code)
 		return code;
 	if (fstat(target->fd, &st))
@@ -439,7 +417,7 @@ static int open_target(struct target *target, const struct target_options *optio
 		target->logical_block_bytes = direct_alignment(target->fd);
 		target->max_io_bytes = 0;
 	}
-	for (int i = 0; target->write_support.hinted && options->claimed && i < HINT_COUNT; i++) {
+	for (int i = 0; target->write_support.hinted && i < HINT_COUNT; i++) {
 		code = check_identity(options, target->write_support.hint_fds[i]);
 		if (code)
 			return code;
@@ -449,7 +427,7 @@ static int open_target(struct target *target, const struct target_options *optio
 		report_error(NULL, "cannot use the data of compares for %s: %s", options->path, strerror(-err));
 		return EXIT_FAILED;
 	}
-	if (options->polled && !(target->block_device && options->direct && queue_limit(st.st_rdev, "io_poll"))) {
+	if (options->polled && !(target->block_device && queue_limit(st.st_rdev, "io_poll"))) {
 		report_error("boot with nvme.poll_queues=1, or omit --polled", "%s cannot be polled for completions",
 			     options->path);
 		return EXIT_FAILED;
@@ -543,18 +521,12 @@ int64_t target_piece_bytes(const struct target *target)
 	return PIECE_MAX_BYTES / request_bytes * request_bytes;
 }
 
-/* Then the file system or the page cache decides about flushes. */
-static bool goes_through_cache(const struct target *target)
-{
-	return !target->block_device || !target->direct;
-}
-
 /* How the block layer executes flags that a drive may not support: block/blk-flush.c. */
 static enum fidelity write_fidelity(const struct target *target, int32_t flags)
 {
 	bool fua = flags & FLAG_FUA, preflush = flags & FLAG_PREFLUSH;
 
-	if (goes_through_cache(target))
+	if (!target->block_device) /* the file system decides about flushes */
 		return fua ? ALTERED_FUA : preflush ? ALTERED_PREFLUSH : AS_PLANNED;
 	if (!target->write_cache)
 		return fua ? ALTERED_FUA_WITHOUT_CACHE : preflush ? ALTERED_PREFLUSH_WITHOUT_CACHE : AS_PLANNED;
@@ -575,7 +547,7 @@ static enum fidelity command_fidelity(const struct target *target, enum trace_op
 		as_write = write_fidelity(target, flags);
 		return as_write == AS_PLANNED ? ALTERED_ZONE_APPEND : as_write;
 	case OP_FLUSH:
-		if (goes_through_cache(target))
+		if (!target->block_device)
 			return ALTERED_FLUSH;
 		return target->write_cache ? AS_PLANNED : ALTERED_FLUSH_WITHOUT_CACHE;
 	case OP_DISCARD:
@@ -623,7 +595,7 @@ int32_t target_write_flags(const struct target *target, enum trace_op op, int32_
 			   int64_t length_bytes)
 {
 	const struct write_support *support = &target->write_support;
-	bool plain = !op_is_write(op) || goes_through_cache(target) || target_takes_commands(target);
+	bool plain = !op_is_write(op) || !target->block_device || target_takes_commands(target);
 
 	/* The nil target and simulated drives have no writes that differ. */
 	if (target->fd < 0)

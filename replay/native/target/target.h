@@ -57,7 +57,6 @@ struct target {
 	int statistics_fd, write_zeroes_fd;
 	bool block_device;
 	bool may_write;
-	bool direct;
 	bool bio_based;         /* no request queue */
 	bool realtime_priority; /* this process may use the real-time I/O class */
 	int64_t size_bytes;
@@ -84,17 +83,12 @@ struct claimed {
 
 struct target_options {
 	const char *path; /* NULL: the nil target */
-	/*
-	 * Opened by this descriptor instead of `path`. The descriptor stays open and claims the target until this
-	 * process ends, even if the caller is killed. NULL: opened by path.
-	 */
+	/* Its descriptor stays open and claims the target until this process ends, even if the caller is killed. */
 	const struct claimed *claimed;
 	struct write_support write_support;
 	int compares_fd; /* inherited: the data of its compares. 0: none */
 	int64_t nil_size_bytes;
 	bool may_write;
-	bool direct;
-	bool exclusive;
 	bool polled; /* requires queues with polled completions */
 	bool passthrough; /* requires a whole NVMe namespace, which gets commands instead of I/Os of the block layer */
 };

@@ -116,7 +116,7 @@ static void test_commands(void)
 					.size_bytes = 1 << 20, .exclusive_fd = -1, .block_device = true };
 	struct payload payload;
 	struct issuer_options options = { .targets = &target, .target_count = 1, .payload = &payload, .depth = 1,
-					  .avoid_cpu = -1, .nil_fail_row = -1 };
+					  .avoid_cpu = -1 };
 	struct uring *uring;
 	struct issuer *issuer;
 

@@ -31,7 +31,7 @@ static int run_with(int streams, const struct host_cpus *cpus, char *message, si
 	struct target target = { .path = "nil", .fd = -1, .size_bytes = 1 << 20, .logical_block_bytes = 512 };
 	struct run_options options = {
 		.targets = &target, .target_count = 1, .lane_count = 1, .stop_ns = INT64_MAX, .cpus = cpus,
-		.first_cpu = -1, .nil_targets = true, .nil_fail_row = -1,
+		.nil_targets = true,
 		.lanes = { { .fd = open("/dev/null", O_RDONLY | O_CLOEXEC), .depth = 1 } },
 	};
 	int errors = dup(STDERR_FILENO), pipes[2], code;
@@ -58,7 +58,7 @@ int main(void)
 	int null = open("/dev/null", O_WRONLY | O_CLOEXEC), code = EXIT_FAILED;
 	char message[512];
 
-	CHECK(null >= 0 && dup2(null, STDOUT_FILENO) >= 0 && host_cpus_init(&cpus, -1));
+	CHECK(null >= 0 && dup2(null, STDOUT_FILENO) >= 0 && host_cpus_init(&cpus));
 	CHECK_EQUAL(run_with(INT_MAX, &cpus, message, sizeof(message)), EXIT_DONE);
 	CHECK(!message[0]);
 	for (int streams = 0; code != EXIT_DONE; streams++) {

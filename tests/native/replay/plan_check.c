@@ -15,7 +15,6 @@ static struct target a_target(bool may_write)
 		.fd = 3,
 		.block_device = true,
 		.may_write = may_write,
-		.direct = true,
 		.realtime_priority = true,
 		.fua = true,
 		.write_cache = true,
@@ -179,7 +178,7 @@ static void test_fidelity_of_priorities(void)
 /* A hint takes a node of the drive, an atomic write a length and a place that the drive has. */
 static void test_write_flags(void)
 {
-	struct target drive = a_target(true), cached, file, nil = { .fd = -1 };
+	struct target drive = a_target(true), file, nil = { .fd = -1 };
 	const int32_t hint = FLAG_HINT_EXTREME | FLAG_FUA, atomic = FLAG_ATOMIC | FLAG_SYNC;
 	const struct {
 		int64_t offset, length;
@@ -199,9 +198,8 @@ static void test_write_flags(void)
 	for (size_t i = 0; i < sizeof(writes) / sizeof(writes[0]); i++)
 		CHECK_EQUAL(target_write_flags(&drive, OP_WRITE, atomic, writes[i].offset, writes[i].length),
 			    writes[i].atomic ? atomic : FLAG_SYNC);
-	cached = file = drive;
-	cached.direct = file.block_device = false;
-	CHECK_EQUAL(target_write_flags(&cached, OP_WRITE, hint | atomic, 0, 4096), FLAG_FUA | FLAG_SYNC);
+	file = drive;
+	file.block_device = false;
 	CHECK_EQUAL(target_write_flags(&file, OP_WRITE, hint | atomic, 0, 4096), FLAG_FUA | FLAG_SYNC);
 	drive.command_fd = 5;
 	CHECK_EQUAL(target_write_flags(&drive, OP_WRITE, hint | atomic, 0, 4096), FLAG_FUA | FLAG_SYNC);

@@ -202,8 +202,7 @@ static void check_batch_taken_in_parts(void)
 static void test_held_writes_keep_their_data(bool plain)
 {
 	struct issuer_options options = { .targets = targets, .target_count = HELD + 1, .payload = &payload,
-					  .depth = DEPTH, .plain = plain, .avoid_cpu = -1,
-					  .nil_fail_row = -1 };
+					  .depth = DEPTH, .plain = plain, .avoid_cpu = -1 };
 
 	make_targets();
 	CHECK_EQUAL(payload_init(&payload, &(struct payload_options){ .seed = 5, .writes = true }), 0);

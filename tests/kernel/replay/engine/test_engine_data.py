@@ -8,6 +8,8 @@ import numpy as np
 import pytest
 from empty_image import empty_image
 
+from blkreel.replay.drive.claim import held
+from blkreel.replay.drive.target import find_target
 from blkreel.replay.engine.engine import EngineOptions, run_engine
 from blkreel.traces.format.schema import FLAGS, OPS
 
@@ -32,8 +34,8 @@ def held_writes(held_drive, a_plan):
 
         held_drive.hold()
         plan = a_plan(np.arange(count) % 2 * 8 * MIB, length_bytes=8 * MIB, op=OPS["write"], due_ns=due_ns)
-        totals = run_engine(EngineOptions(target=held_drive.path, may_write=True, **options), [plan], keep,
-                            let_go_when_out)
+        with held(find_target(held_drive.path)) as claim:
+            totals = run_engine(EngineOptions(claims=[claim], may_write=True, **options), [plan], keep, let_go_when_out)
         assert totals["error_ops"] == 0
         return totals, [flags[row] for row in range(count)]
 

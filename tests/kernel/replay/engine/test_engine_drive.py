@@ -90,14 +90,14 @@ def test_rows_held_back_by_a_full_queue_are_marked(loop_drive, a_plan, issue):
 def test_a_drive_that_shrinks_gives_errors_and_no_hang(loop_drive, a_plan, issue):
     drive = loop_drive(SIZE)
     os.truncate(loop_drive.image_of(drive), SIZE // 2)
-    totals, records = issue(a_plan(np.arange(0, SIZE, 65536)), target=drive, max_errors=0)
+    totals, records = issue(a_plan(np.arange(0, SIZE, 65536)), target=drive)
     lost = records["offset_bytes"] >= SIZE // 2
     assert (records["status"][lost] < 0).all()
     assert (records["status"][~lost] == 0).all()
     assert totals["error_ops"] == lost.sum() == 512
     assert totals["stopped"] is None
-    totals, _ = issue(a_plan(np.arange(SIZE // 2, SIZE, 65536)), target=drive, max_errors=20)
-    assert "20 I/Os in a row failed" in totals["stopped"]
+    totals, _ = issue(a_plan(np.arange(SIZE // 2, SIZE, 8192)), target=drive)
+    assert "1000 I/Os in a row failed" in totals["stopped"]
 
 
 def test_a_drive_detached_in_mid_run_does_not_hang(loop_drive, a_plan, issue):
@@ -136,10 +136,12 @@ def test_little_lockable_memory_does_not_stop_a_run(loop_drive, program):
     drive = loop_drive(SIZE)
     # Registered buffers and mlock are both refused then; the run is the same.
     code = ("import numpy as np, sys; from blkreel.replay.engine.engine import EngineOptions, run_engine\n"
+            "from blkreel.replay.drive.claim import held; from blkreel.replay.drive.target import find_target\n"
             "z = np.zeros(1000, 'i8')\n"
             "plan = dict(due_ns=z - 1, offset_bytes=z, length_bytes=z + 4096, op=z, flags=z, stream=z, burst=z,"
             " source_row=z)\n"
-            "totals = run_engine(EngineOptions(target=sys.argv[1]), [plan], lambda rows: None, lambda note: None)\n"
+            "with held(find_target(sys.argv[1])) as claim:\n"
+            "    totals = run_engine(EngineOptions(claims=[claim]), [plan], lambda rows: None, lambda note: None)\n"
             "print(totals['completed_ops'], totals['memory_locked'], totals['features']['fixed_buffers'])")
     result = subprocess.run([program("prlimit", "util-linux"), "--memlock=1048576:1048576",
                              program("setpriv", "util-linux"), "--bounding-set=-ipc_lock,-sys_resource",

@@ -82,7 +82,7 @@ def test_the_flush_of_a_long_write_goes_before_all_of_it(loop_drive, a_plan, iss
 def test_a_long_row_fails_once(tiny_filesystem, a_plan, issue):
     image = empty_image(tiny_filesystem / "image", SIZE)
     totals, records = issue(a_plan([0, 0], op=[OPS["write"], OPS["read"]], length_bytes=[64 * MIB, 8192]),
-                            target=image, direct=False, may_write=True, depth=1)
+                            target=image, may_write=True, depth=1)
     assert records["source_row"].tolist() == [0, 1]
     assert records["status"][0] in (-errno.ENOSPC, -errno.EIO)
     assert records["status"][1] == 0

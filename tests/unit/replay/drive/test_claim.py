@@ -62,8 +62,7 @@ def test_what_was_replaced_while_claimed_is_written_and_read_as_claimed(image, i
     target = find_target(image)
     with held(target) as claim:
         kept = replaced(image)
-        issue(a_plan(np.arange(0, MIB, 4096), op=OPS["write"]), target=target.path, claims=[claim], may_write=True,
-              direct=False)
+        issue(a_plan(np.arange(0, MIB, 4096), op=OPS["write"]), claims=[claim], may_write=True)
         found = verify(target, Extents(np.array([0]), np.array([MIB])), Payload(), 1, progress)
     assert found.blocks == 256
     assert any(kept.read_bytes()) and not any(image.read_bytes())
@@ -73,24 +72,20 @@ def test_what_was_replaced_while_claimed_is_written_and_read_as_claimed(image, i
 def test_the_helper_compares_what_it_opens(image, issue, a_plan, wrong):
     with held(find_target(image)) as claim:
         other = replace(claim.target.identity, **{wrong: getattr(claim.target.identity, wrong) + 1})
-        plan, options = a_plan([0], op=OPS["write"]), {"target": image, "may_write": True, "direct": False}
+        plan, claims = a_plan([0], op=OPS["write"]), [replace(claim, target=replace(claim.target, identity=other))]
         if wrong == "diskseq":  # a file has none, and neither has a drive on an older kernel
-            issue(plan, claims=[replace(claim, target=replace(claim.target, identity=other))], **options)
+            issue(plan, claims=claims, may_write=True)
             return
         with pytest.raises(SafetyError, match="image was replaced after it was checked"):
-            issue(plan, claims=[replace(claim, target=replace(claim.target, identity=other))], **options)
+            issue(plan, claims=claims, may_write=True)
     assert not any(image.read_bytes())
 
 
-def test_each_target_has_its_claim_or_none(image, tmp_path, issue, a_plan):
+def test_rows_go_to_the_claims_in_their_order(image, tmp_path, issue, a_plan):
     (tmp_path / "second").write_bytes(bytes(MIB))
-    second = find_target(tmp_path / "second")
-    with held(find_target(image)) as one, held(second) as other:
-        with pytest.raises(BlkreelError, match="2 targets and 1 claims"):
-            issue({**a_plan([0, 0]), "target": np.array([0, 1])}, target=[image, second.path], claims=[one])
-        plan = {**a_plan([0, 4096], op=OPS["write"]), "target": np.array([0, 1])}
-        issue(plan, target=["first name", "second name"], claims=[one, other], may_write=True, direct=False)
-    first, second = image.read_bytes(), second.path.read_bytes()
+    plan = {**a_plan([0, 4096], op=OPS["write"]), "target": np.array([0, 1])}
+    issue(plan, target=[image, tmp_path / "second"], may_write=True)
+    first, second = image.read_bytes(), (tmp_path / "second").read_bytes()
     assert any(first[:4096]) and not any(first[4096:])
     assert any(second[4096:8192]) and not any(second[:4096])
 

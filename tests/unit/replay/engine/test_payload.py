@@ -23,7 +23,7 @@ def written(tmp_path, a_plan, issue):
     def fill(length_bytes=65536, size=SIZE, **shares):
         image = empty_image(tmp_path / "image", size)
         totals, _ = issue(a_plan(np.arange(0, size, length_bytes), op=OPS["write"], length_bytes=length_bytes),
-                          target=image, may_write=True, direct=False, depth=32, payload=Payload(**shares))
+                          target=image, may_write=True, depth=32, payload=Payload(**shares))
         assert totals["bytes"] == {"write": size}
         return image.read_bytes()
 

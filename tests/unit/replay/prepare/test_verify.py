@@ -10,6 +10,7 @@ from quiet import progress
 
 from blkreel.common.errors import BlkreelError
 from blkreel.replay.drive import state as drive_state
+from blkreel.replay.drive.claim import held
 from blkreel.replay.drive.target import find_target
 from blkreel.replay.engine.engine import EngineOptions, Payload, run_engine
 from blkreel.replay.plan.extents import Extents, MappedBlocks
@@ -36,8 +37,9 @@ def image(tmp_path):
 
 def written(image, extents, **shares):
     """Through the real engine."""
-    totals = run_engine(EngineOptions(target=image, may_write=True, direct=False, depth=8, payload=Payload(**shares)),
-                        ranges(extents, "write", 128 << 10), lambda rows: None, lambda note: None)
+    with held(find_target(image)) as claim:
+        totals = run_engine(EngineOptions(claims=[claim], may_write=True, depth=8, payload=Payload(**shares)),
+                            ranges(extents, "write", 128 << 10), lambda rows: None, lambda note: None)
     assert totals["bytes"] == {"write": extents.bytes}
 
 
