@@ -5,7 +5,6 @@ mounts are below it, loop devices name a file below it, processes have it in the
 list, and also removes what a demo left behind after kill -9.
 """
 
-import fcntl
 import os
 import shutil
 import signal
@@ -18,7 +17,15 @@ from pathlib import Path
 from types import FrameType
 
 from blkreel.common.errors import BlkreelError, SafetyError, os_errors
-from blkreel.common.system import MOUNTINFO, handled_signals, read_kernel_lines, read_kernel_text, unescaped
+from blkreel.common.files.safe_files import lock_file
+from blkreel.common.system import (
+    MOUNTINFO,
+    closing_descriptor,
+    handled_signals,
+    read_kernel_lines,
+    read_kernel_text,
+    unescaped,
+)
 from blkreel.replay.emulated.directory import sweep
 
 WORKSPACE_NAME = "blkreel-demo"
@@ -136,18 +143,13 @@ def _locked(path: Path) -> Iterator[None]:
               suppress(FileExistsError)):
             path.mkdir(mode=0o700, parents=True)
         _refuse_foreign(path)
-        handle = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
-        try:
-            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        with closing_descriptor(os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)) as handle:
+            if not lock_file(handle):
+                raise BlkreelError(f"another demo is running in {path}", "wait for it, or add --work DIR")
             # The demo that held the lock may have removed the directory meanwhile.
-            if not path.exists() or not os.path.samestat(os.fstat(handle), path.stat()):
-                continue
-            yield
-            return
-        except BlockingIOError:
-            raise BlkreelError(f"another demo is running in {path}", "wait for it, or add --work DIR") from None
-        finally:
-            os.close(handle)
+            if path.exists() and os.path.samestat(os.fstat(handle), path.stat()):
+                yield
+                return
 
 
 def _refuse_foreign(path: Path) -> None:

@@ -6,7 +6,6 @@ open it again through /proc/self/fd if they need other flags.
 """
 
 import errno
-import fcntl
 import os
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -15,6 +14,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from blkreel.common.errors import BlkreelError, SafetyError
+from blkreel.common.files.safe_files import lock_file
 from blkreel.common.system import closing_descriptor
 
 from . import late_writes
@@ -203,13 +203,5 @@ def _compare(path: Path, identity: Identity, expected: Identity) -> None:
 
 
 def _lock(descriptor: int, node: Path) -> None:
-    deadline = time.monotonic() + _LOCK_WAIT_S
-    while True:
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            return
-        except BlockingIOError:
-            if time.monotonic() > deadline:
-                raise SafetyError(f"{node} is locked by another program",
-                                  f"wait until it ends; find it with: lsof {node}") from None
-        time.sleep(0.05)
+    if not lock_file(descriptor, _LOCK_WAIT_S):
+        raise SafetyError(f"{node} is locked by another program", f"wait until it ends; find it with: lsof {node}")

@@ -10,7 +10,8 @@ from pathlib import Path
 
 from blkreel.common.emulated import FILE, LINKS, RUN, UBLK
 from blkreel.common.errors import BlkreelError, UsageError, os_errors
-from blkreel.common.system import read_kernel_lines, text_in
+from blkreel.common.files.safe_files import lock_file
+from blkreel.common.system import closing_descriptor, read_kernel_lines, text_in
 
 HELPER = Path(__file__).with_name("blkreel-emulate")
 _LOCK = "lock"
@@ -48,13 +49,9 @@ def sweep(run: Path = RUN, links: Path = LINKS) -> None:
             lock = os.open(directory / _LOCK, os.O_RDWR | os.O_CLOEXEC)
         except OSError:
             continue
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            remove(directory, links)
-        except BlockingIOError:
-            pass
-        finally:
-            os.close(lock)
+        with closing_descriptor(lock):
+            if lock_file(lock):
+                remove(directory, links)
 
 
 def remove(directory: Path, links: Path = LINKS) -> None:

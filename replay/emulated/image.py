@@ -1,7 +1,6 @@
 """The image of an emulated drive in a file, and the state of the drive beside it."""
 
 import errno
-import fcntl
 import os
 import shutil
 import stat
@@ -9,6 +8,7 @@ from contextlib import ExitStack
 from pathlib import Path
 
 from blkreel.common.errors import BlkreelError, SafetyError, UsageError
+from blkreel.common.files.safe_files import lock_file
 from blkreel.common.units import format_bytes
 from blkreel.replay.drive.safety import check
 from blkreel.replay.drive.target import find_target
@@ -38,7 +38,8 @@ def open_image(image: Path, size_bytes: int, stack: ExitStack, argv: list[str]) 
             image.unlink(missing_ok=True)  # a file system without direct I/O creates it before it fails
         raise _cannot_use(image, error) from None
     try:
-        _lock(descriptor, image)
+        if not lock_file(descriptor):
+            raise SafetyError(f"{image} is in use by another emulated drive", "name another file: --image FILE")
         if is_new:
             _allocate(descriptor, image, size_bytes)
     except BaseException:
@@ -72,13 +73,6 @@ def _check_existing(image: Path, size_bytes: int, argv: list[str]) -> None:
         raise UsageError(f"{image} has {status.st_size:,} bytes, the drive {size_bytes:,}",
                          f"give the drive its size: --size {status.st_size}")
     check(find_target(image), writes=False, destroy=None, argv=argv)
-
-
-def _lock(descriptor: int, image: Path) -> None:
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        raise SafetyError(f"{image} is in use by another emulated drive", "name another file: --image FILE") from None
 
 
 def _allocate(descriptor: int, image: Path, size_bytes: int) -> None:

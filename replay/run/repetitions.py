@@ -3,7 +3,6 @@
 `repetitions.json` holds the options that determine the runs, and the state that each of them starts from.
 """
 
-import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
@@ -15,6 +14,7 @@ from blkreel.common.files.json_file import write_json
 from blkreel.common.files.output_lock import lock_directory, refuse_in_use, spool_of
 from blkreel.common.files.safe_files import clear_directory, make_directory
 from blkreel.common.files.typed_document import field_mismatch, parse_typed
+from blkreel.common.system import closing_descriptor
 from blkreel.replay.engine.untimed_io import Interrupted
 from blkreel.replay.prepare.restore import StateRecipe
 from blkreel.traces.format.reader import RUN_RECORDS, open_trace
@@ -101,10 +101,8 @@ class Repetitions:
             if not self.path.exists():
                 make_directory(self.path)
             lock = lock_directory(self.path)
-        try:
+        with closing_descriptor(lock):
             yield
-        finally:
-            os.close(lock)
 
     def states(self, current: Callable[[], Sequence[StateRecipe | None]]) -> list[StateRecipe | None]:
         """The state of each drive that every run starts from; current() gives it for the first run.

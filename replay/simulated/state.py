@@ -4,7 +4,6 @@ One JSON file per drive in state_directory()/simulated, written at the end of a 
 before it.
 """
 
-import fcntl
 import math
 import os
 import tempfile
@@ -16,7 +15,7 @@ from typing import IO, Any, TypedDict
 
 from blkreel.common.errors import SafetyError
 from blkreel.common.files.json_file import write_json
-from blkreel.common.files.safe_files import directory_at, open_own, unlink
+from blkreel.common.files.safe_files import directory_at, lock_file, open_own, unlink
 from blkreel.common.files.typed_document import read_json
 from blkreel.common.installation import state_directory, state_errors
 
@@ -163,13 +162,11 @@ def _claimed(drive: SimulatedDrive) -> Iterator[None]:
     path = _file(drive).with_suffix(".lock")
     with (state_errors(f"cannot save the state of the simulated drive in {path.parent}"),
           directory_at(path.parent, create=True)):
-        file = open(open_own(path, os.O_WRONLY | os.O_CREAT), "w")
+        file = open(open_own(path, os.O_WRONLY | os.O_CREAT), "wb")
     with file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
+        if not lock_file(file):
             raise SafetyError(f"{drive.spec} is in use by another run, or twice by this one",
-                              f"give a second drive a name: {drive.spec},name=another") from None
+                              f"give a second drive a name: {drive.spec},name=another")
         yield
 
 
