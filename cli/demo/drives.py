@@ -2,18 +2,17 @@
 
 import os
 import shutil
-import subprocess
 from dataclasses import dataclass
 from pathlib import Path
 
 from blkreel.common.errors import BlkreelError
+from blkreel.common.system import mount_of
 from blkreel.common.units import format_bytes
 from blkreel.replay.emulated.file_system import unmount
 
 from .workspace import Workspace
 
 SPARE_BYTES = 256 << 20
-_IN_MEMORY = ("tmpfs", "ramfs")
 # The kernel's default for drives. A loop device over some file systems has 2560, and a program would read in other
 # pieces there than on the emulated drive.
 _READ_AHEAD_KB = "128"
@@ -30,7 +29,8 @@ class LoopDrive:
 
 def check_room(workspace: Workspace, disk_bytes: int) -> None:
     """Raise BlkreelError if the image would not fit on a disk."""
-    if _file_system_type(workspace.path) in _IN_MEMORY:
+    mount = mount_of(workspace.path)
+    if mount and mount.kind in ("tmpfs", "ramfs"):
         raise BlkreelError(f"{workspace.path} is in memory, not on a disk", "add --work DIR, on a disk")
     if not has_room(workspace.path, disk_bytes):
         raise BlkreelError(f"{workspace.path}: {format_bytes(shutil.disk_usage(workspace.path).free)} free, "
@@ -82,9 +82,3 @@ def mount_again(workspace: Workspace, device: Path, directory: Path) -> None:
         if path.is_file():
             with path.open("rb") as file:
                 os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
-
-
-def _file_system_type(directory: Path) -> str:
-    result = subprocess.run(["findmnt", "--noheadings", "--output", "FSTYPE", "--target", directory],
-                            stdout=subprocess.PIPE, text=True)
-    return result.stdout.strip()

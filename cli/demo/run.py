@@ -43,7 +43,7 @@ _TITLE = "Data scan"
 _SAMPLE, _SAMPLE_TITLE = f"{PREFIX}model-load", "Model load"
 _FILE_SYSTEM_BYTES = 128 << 20
 # Program: its Debian package.
-_PROGRAMS = {"mkfs.ext4": "e2fsprogs", "losetup": "mount", "findmnt": "util-linux", "dd": "coreutils"}
+_PROGRAMS = {"mkfs.ext4": "e2fsprogs", "losetup": "mount", "dd": "coreutils"}
 _BESIDE = ("--pace", "dependent", "--background", f"writes=110MB/s,depth={DEPTH}", "--baseline")
 
 

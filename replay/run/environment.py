@@ -2,13 +2,14 @@
 
 import os
 import platform
+from contextlib import suppress
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
 from blkreel import __version__
 from blkreel.common.device import whole_disk
-from blkreel.common.system import text_in
+from blkreel.common.system import mount_of, text_in
 from blkreel.replay.drive.external_io import stack_of
 from blkreel.replay.drive.target import Target
 from blkreel.replay.telemetry.sensors.sysfs import link_of
@@ -45,14 +46,9 @@ def uses_page_cache(target: Target) -> bool:
 
 
 def _in_memory(path: str) -> bool:
-    try:
-        number = Path(path).stat().st_dev
-    except OSError:
-        return False
-    for line in text_in(Path("/proc/self/mountinfo")).splitlines():
-        fields, _, filesystem = line.partition(" - ")
-        if fields.split()[2] == f"{os.major(number)}:{os.minor(number)}":
-            return filesystem.split()[0] in ("tmpfs", "ramfs", "devtmpfs")
+    with suppress(OSError):
+        mount = mount_of(Path(path))
+        return mount is not None and mount.kind in ("tmpfs", "ramfs", "devtmpfs")
     return False
 
 
