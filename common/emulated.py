@@ -210,7 +210,7 @@ def account_of(backing_file: str, run: Path = RUN) -> EmulatedAccount | None:
     return read_account(name, run) if name else None
 
 
-class EmulatedUse(TypedDict):
+class EmulatedUse(HostCounts):
     """The use of an emulated drive by a recording or a replay, with the counts of that time."""
 
     name: str
@@ -224,9 +224,6 @@ class EmulatedUse(TypedDict):
     late_ns: int
     blocking_ns: int
     beside_blocking: int
-    waited_ns: int | None
-    stolen_ns: int | None
-    reported_kib: int | None
 
 
 IO_KINDS = ("read", "write", "flush", "discard", "write_zeroes")

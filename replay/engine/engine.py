@@ -24,7 +24,6 @@ from blkreel.common.units import format_bytes
 from blkreel.replay.drive import late_writes
 from blkreel.replay.drive.claim import Claim, wait_released
 from blkreel.replay.drive.late_writes import WritesInFlight
-from blkreel.replay.drive.target import Target
 from blkreel.replay.drive.write_support import WriteSupport
 from blkreel.replay.simulated import state as simulated
 from blkreel.replay.simulated.spec import SimulatedDrive
@@ -416,19 +415,15 @@ def _writing(options: EngineOptions) -> Iterator[None]:
     targets = [claim.target for claim, is_written in zip(options.claims, options.written, strict=False) if is_written]
     for target in targets:
         late_writes.begin(target)
+    in_flight = False
     try:
         yield
     except WritesInFlight:
+        in_flight = True
         raise
-    except BaseException:
-        _forget_writes(targets)
-        raise
-    _forget_writes(targets)
-
-
-def _forget_writes(targets: Sequence[Target]) -> None:
-    for target in targets:
-        late_writes.end(target)
+    finally:
+        for target in targets if not in_flight else ():
+            late_writes.end(target)
 
 
 class _Ending:
