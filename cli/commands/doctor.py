@@ -6,7 +6,7 @@ import click
 from rich.text import Text
 
 from blkreel.cli.options.types import NOT_TRUSTWORTHY, as_json
-from blkreel.cli.requirements.checks import all_checks
+from blkreel.cli.requirements import all_checks
 from blkreel.common.command_line import as_typed
 from blkreel.common.console import Console, print_table, warn
 from blkreel.common.files.json_file import print_json

@@ -69,7 +69,7 @@ def test_the_unit_runs_options_that_exist():
 
 
 def test_the_capabilities_are_those_that_doctor_checks():
-    from blkreel.cli.requirements.checks import CAPABILITIES
+    from blkreel.cli.requirements import CAPABILITIES
 
     assert f"setcap {','.join(CAPABILITIES)}+ep" in (DEBIAN / "blkreel.postinst").read_text()
 

@@ -6,7 +6,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from blkreel.cli.requirements import checks, sources
+from blkreel.cli import requirements as checks
 from blkreel.common.errors import BlkreelError
 
 
@@ -78,7 +78,7 @@ def test_the_lesser_kind_and_the_older_kernel_are_notes(monkeypatch):
 def test_what_is_not_mounted_is_no_obstacle(tmp_path, name, remedy):
     (tmp_path / "self").mkdir()
     (tmp_path / "self/mounts").write_text("proc /proc proc rw 0 0\n")
-    check = getattr(sources, name)(tmp_path)
+    check = getattr(checks, name)(tmp_path)
     assert check.status == "note" and check.remedy.startswith(remedy)
 
 
@@ -86,9 +86,9 @@ def test_a_kernel_without_the_blk_tracer(tmp_path):
     (tmp_path / "self").mkdir()
     (tmp_path / "self/mounts").write_text(f"nodev {tmp_path} tracefs rw 0 0\n")
     (tmp_path / "available_tracers").write_text("function nop\n")
-    assert "CONFIG_BLK_DEV_IO_TRACE" in sources.blk_tracer(tmp_path).remedy
+    assert "CONFIG_BLK_DEV_IO_TRACE" in checks.blk_tracer(tmp_path).remedy
     (tmp_path / "available_tracers").write_text("blk function nop\n")
-    assert sources.blk_tracer(tmp_path).status == "ok"
+    assert checks.blk_tracer(tmp_path).status == "ok"
 
 
 @pytest.fixture
@@ -107,14 +107,14 @@ def says(monkeypatch, tmp_path):
 @pytest.mark.parametrize("version, status", [("v0.8.0", "note"), ("v0.9.1", "ok"), ("v0.17.0", "ok"), ("v1.2.0", "ok")])
 def test_an_old_bpftrace(says, version, status):
     says("bpftrace", f"bpftrace {version}")
-    check = sources.bpftrace()
+    check = checks.bpftrace()
     assert check.status == status and version in check.detail
 
 
 @pytest.mark.parametrize("name", ["blktrace", "bpftrace"])
 def test_a_missing_program_comes_with_its_package(monkeypatch, name, tmp_path):
-    monkeypatch.setattr(sources, "find_program", lambda name: None)
-    check = sources.blktrace(tmp_path) if name == "blktrace" else sources.bpftrace()
+    monkeypatch.setattr(checks, "find_program", lambda name: None)
+    check = checks.blktrace(tmp_path) if name == "blktrace" else checks.bpftrace()
     assert check.status == "note" and check.remedy == f"apt-get install {name}"
 
 
@@ -122,7 +122,7 @@ def test_a_locked_down_kernel_is_told_of_the_source_that_works(says, tmp_path):
     says("blktrace", "2.0.0")
     (tmp_path / "kernel/security").mkdir(parents=True)
     (tmp_path / "kernel/security/lockdown").write_text("none [integrity] confidentiality")
-    assert "--source ftrace" in sources.blktrace(tmp_path).remedy
+    assert "--source ftrace" in checks.blktrace(tmp_path).remedy
 
 
 def test_a_slow_clock_is_noted(tmp_path):

@@ -7,7 +7,7 @@ from synthetic_runs import write_run
 
 from blkreel.analysis.report import present
 from blkreel.analysis.report.verdict import of_runs
-from blkreel.cli.requirements.checks import sensors
+from blkreel.cli.requirements import sensors
 from blkreel.cli.ui.replay_summary import telemetry_line
 from blkreel.common.files.typed_document import record
 from blkreel.traces.format.metadata_types import Telemetry
@@ -28,7 +28,7 @@ def block(sys_tree, path):
 
 def test_doctor_tells_whose_temperature_is_known(tmp_path, monkeypatch):
     installed, sys_tree = {}, Sys(tmp_path / "sys")
-    monkeypatch.setattr("blkreel.cli.requirements.checks.find_program", installed.get)
+    monkeypatch.setattr("blkreel.cli.requirements.find_program", installed.get)
     block(sys_tree, f"{PCI}/nvme/nvme0/nvme0n1")
     block(sys_tree, "devices/pci0000:00/ata1/host0/target0:0:0/0:0:0:0/block/sda")
     block(sys_tree, "devices/virtual/block/loop0")

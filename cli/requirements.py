@@ -1,38 +1,53 @@
-"""Checks of privilege, kernel, io_uring, clock and programs."""
+"""Requirements of capture and replay on this machine, for `blkreel doctor`."""
 
 import ctypes
 import errno
 import os
+import re
 import resource
 import subprocess
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Literal
 
 from blkreel.capture import helper as capture_helper
 from blkreel.common.command_line import AS_ROOT
 from blkreel.common.device import list_drives
 from blkreel.common.errors import BlkreelError
-from blkreel.common.system import find_program, integer_in, text_in
+from blkreel.common.system import find_program, integer_in, mount_points, text_in
 from blkreel.common.units import format_bytes
 from blkreel.replay.engine import engine
 from blkreel.replay.telemetry.power.rails import processor_rails
 from blkreel.replay.telemetry.sensors import hwmon
 from blkreel.replay.telemetry.sensors.smart import PACKAGES
 
-from . import Check
-from .sources import all_sources
-
 _IO_URING_SETUP = 425  # the same on every architecture
 _SLOW_CLOCKS = ("hpet", "acpi_pm", "jiffies")
 # Of the capture helper (docs/capture.md). CAP_SYSLOG is needed to read kernel addresses.
 CAPABILITIES = {"cap_bpf": 39, "cap_perfmon": 38, "cap_syslog": 34}
+# Of the other capture sources, for machines that refuse BPF.
+_OLDEST_BPFTRACE = (0, 9)
+_SOURCES = "other sources"
+_MOUNT_TRACEFS = "mount -t tracefs nodev /sys/kernel/tracing"
+
+
+@dataclass(frozen=True)
+class Check:
+    """A result. status: ok, missing (required for `area`), or note (works, with a limit)."""
+
+    area: str
+    name: str
+    status: Literal["ok", "missing", "note"]
+    detail: str
+    remedy: str = ""
 
 
 def all_checks() -> list[Check]:
     """All checks, in the order in which to fix them."""
     proc, sys_root = Path("/proc"), Path("/sys")
     return [root(), privilege(), helpers(), kernel_types(sys_root), lockdown(sys_root), *bpf_programs(),
-            locked_memory(), io_uring(proc), processors(), clock(sys_root), *all_sources(proc, sys_root),
-            loop_devices(), *sensors(sys_root), *programs()]
+            locked_memory(), io_uring(proc), processors(), clock(sys_root), tracefs(proc), blk_tracer(proc),
+            debugfs(proc), blktrace(sys_root), bpftrace(), loop_devices(), *sensors(sys_root), *programs()]
 
 
 def root() -> Check:
@@ -206,3 +221,60 @@ def _power(sys_root: Path) -> Check:
         return Check("replay", "power", "note", "no sensor", "use --power-command or --power-log")
     return Check("replay", "power", "note", f"{', '.join(rails)}; may not measure a drive",
                  "use --power-sensor for the rail of the drive, or --power-command or --power-log")
+
+
+def tracefs(proc: Path) -> Check:
+    return _mount_check(proc, "tracefs", "ftrace", _MOUNT_TRACEFS)
+
+
+def blk_tracer(proc: Path) -> Check:
+    mount_point = next(iter(mount_points("tracefs", proc / "self/mounts")), None)
+    if not mount_point:
+        return Check(_SOURCES, "blk tracer", "note", "unknown: tracefs is not mounted", _MOUNT_TRACEFS)
+    try:
+        tracers = (mount_point / "available_tracers").read_text().split()
+    except OSError as error:
+        return Check(_SOURCES, "blk tracer", "note", f"cannot read {mount_point}: {error.strerror}",
+                     "sudo blkreel doctor")
+    if "blk" in tracers:
+        return Check(_SOURCES, "blk tracer", "ok", "yes")
+    return Check(_SOURCES, "blk tracer", "note", "not in this kernel; required by the sources ftrace and blktrace",
+                 "boot a kernel with CONFIG_BLK_DEV_IO_TRACE=y: apt-get install linux-image-amd64")
+
+
+def debugfs(proc: Path) -> Check:
+    return _mount_check(proc, "debugfs", "blktrace", "mount -t debugfs nodev /sys/kernel/debug")
+
+
+def blktrace(sys_root: Path) -> Check:
+    path = find_program("blktrace")
+    if not path:
+        return Check(_SOURCES, "blktrace", "note", "not installed", "apt-get install blktrace")
+    lockdown = text_in(sys_root / "kernel/security/lockdown")
+    if lockdown and "[none]" not in lockdown:
+        return Check(_SOURCES, "blktrace", "note", f"{path}; refused by kernel lockdown",
+                     "use --source ftrace, which records the same events")
+    return Check(_SOURCES, "blktrace", "ok", path)
+
+
+def bpftrace() -> Check:
+    path = find_program("bpftrace")
+    if not path:
+        return Check(_SOURCES, "bpftrace", "note", "not installed", "apt-get install bpftrace")
+    try:
+        output = subprocess.run([path, "--version"], capture_output=True, text=True, timeout=20).stdout.strip()
+    except (OSError, subprocess.TimeoutExpired) as error:
+        return Check(_SOURCES, "bpftrace", "note", f"{path} does not run: {error}",
+                     "apt-get install --reinstall bpftrace")
+    version = re.search(r"v(\d+)\.(\d+)", output)
+    if version and (int(version[1]), int(version[2])) < _OLDEST_BPFTRACE:
+        oldest = ".".join(map(str, _OLDEST_BPFTRACE))
+        return Check(_SOURCES, "bpftrace", "note", f"{output} is too old: version {oldest} or later is required",
+                     "install a newer release from github.com/bpftrace/bpftrace")
+    return Check(_SOURCES, "bpftrace", "ok", output or path)
+
+
+def _mount_check(proc: Path, kind: str, source: str, remedy: str) -> Check:
+    for mount_point in mount_points(kind, proc / "self/mounts"):
+        return Check(_SOURCES, kind, "ok", str(mount_point))
+    return Check(_SOURCES, kind, "note", f"not mounted; required by the source {source}", remedy)
