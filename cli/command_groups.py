@@ -1,6 +1,7 @@
 """A group of commands that imports a command when it is called."""
 
 import sys
+from collections.abc import Mapping
 from importlib import import_module
 from typing import Any
 
@@ -59,8 +60,6 @@ class LazyGroup(click.Group):
             group: click.Command = import_module(f"blkreel.cli.commands.{cmd_name}").command
             return group
         if ctx.resilient_parsing:  # completes a line
-            from blkreel.cli.options.stored_command import stored_command
-
             return stored_command(self._full_name(cmd_name))
         return find_command(self._full_name(cmd_name))
 
@@ -80,3 +79,26 @@ class LazyGroup(click.Group):
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         with formatter.section("Commands"):
             formatter.write_dl(list(self._table.items()))
+
+
+def stored_command(name: str) -> click.Command:
+    """A command with the parameters of a subcommand, to complete its line without importing it."""
+    from blkreel.cli.options.completion_table import table
+
+    return click.Command(name, params=list(map(_parameter, table()["commands"][name])))
+
+
+def _parameter(stored: Mapping[str, Any]) -> click.Parameter:
+    from blkreel.cli.options import completion
+
+    kind: click.ParamType | None = None  # type: ignore[type-arg]
+    if stored["choices"]:
+        kind = click.Choice(stored["choices"])
+    elif stored["path"]:
+        kind = click.Path(file_okay=stored["path"][0], dir_okay=stored["path"][1])
+    complete = stored["complete"] and getattr(completion, stored["complete"])
+    if stored["option"] is None:
+        return click.Argument([stored["name"]], nargs=stored["nargs"], required=False, type=kind,
+                              shell_complete=complete)
+    return click.Option([*stored["opts"], stored["name"]], type=None if stored["option"]["is_flag"] else kind,
+                        shell_complete=complete, **stored["option"])

@@ -1,11 +1,13 @@
 """The commands and their summaries, and a command by its name."""
 
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from importlib import import_module
 from keyword import iskeyword
 
 import click
 
-from blkreel.cli.environment import environment_variable
 from blkreel.cli.options.verbosity import add_verbosity
 from blkreel.cli.options.without_effect import refuse_without_effect
 
@@ -78,3 +80,22 @@ def find_command(name: str) -> click.Command:
     with environment_variable("ARROW_DEFAULT_MEMORY_POOL", "system"):
         command: click.Command = import_module(module).command
     return add_verbosity(refuse_without_effect(name, command))
+
+
+@contextmanager
+def environment_variable(name: str, value: str, *, force: bool = False) -> Iterator[None]:
+    """Set what a library reads when it is imported, during the block only: a captured command gets the environment
+    of the user.
+
+    force: also in place of a value that the user has set.
+    """
+    before = os.environ.get(name)
+    if force or before is None:
+        os.environ[name] = value
+    try:
+        yield
+    finally:
+        if before is None:
+            del os.environ[name]
+        else:
+            os.environ[name] = before

@@ -9,9 +9,8 @@ import click
 
 from blkreel import __version__
 from blkreel.cli.command_groups import LazyGroup, PipeClosed
-from blkreel.cli.environment import environment_variable
+from blkreel.cli.command_table import environment_variable
 from blkreel.common.limits import address_space_limit_bytes, require_least
-from blkreel.common.no_pandas import keep_out_pandas
 
 _SIMILAR = "blkreel-similar"  # name of an error handler
 _IN_ASCII = {"µ": "u", "μ": "u", "−": "-", "–": "-", "×": "x", "·": "-", "≤": "<=", "≥": ">=", "±": "+-", "…": "~"}
@@ -78,6 +77,22 @@ def _open_standard_descriptors() -> None:
     while (descriptor := os.open(os.devnull, os.O_RDWR)) <= 2:
         os.set_inheritable(descriptor, True)
     os.close(descriptor)
+
+
+def keep_out_pandas() -> None:
+    """Make `import pandas` fail. Call it before pyarrow converts the first column to an array.
+
+    pyarrow imports pandas at that moment if it can, which takes 40 MiB and some tenths of a second.
+    """
+    if "pandas" not in sys.modules and _NoPandas not in sys.meta_path:
+        sys.meta_path.insert(0, _NoPandas)
+
+
+class _NoPandas:
+    @staticmethod
+    def find_spec(name: str, path: object = None, target: object = None) -> None:
+        if name == "pandas":
+            raise ModuleNotFoundError("disabled in this command", name=name)
 
 
 def _import_numpy_in_little_memory() -> None:

@@ -8,6 +8,7 @@ import math
 import random
 import shutil
 import subprocess
+import sys
 import tarfile
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -16,11 +17,12 @@ from functools import partial
 from pathlib import Path
 
 from recording import strategy_game
-from recording.python_environment import environment
-from recording.scratch import EMMC, HOME, NVME, SATA, Command, Root, Scratch, emulated_drive
+from recording.scratch import EMMC, HOME, NVME, SATA, WORK, Command, Root, Scratch, emulated_drive
 from recording.screen import screen
 from recording.swarm import download_command, make_payload, swarm
 from recording.web import RATES, download_beside, limited_dirty_data, server, web_download
+
+from blkreel.common.errors import BlkreelError
 
 _SPARE_BYTES = 320 << 20  # of a file system
 _MODEL_BYTES = 4400 << 20  # with the file system
@@ -43,7 +45,7 @@ def model_download(name: str, rate: str) -> None:
 
 def _put_model(scratch: Scratch, mode: str) -> Command:
     """Write the model to the drive. Returns the command that loads it."""
-    directory = environment("llama", ("xllamacpp==2026.10.11549", "gguf==0.19.0", "numpy==2.4.6"))
+    directory = _environment("llama", ("xllamacpp==2026.10.11549", "gguf==0.19.0", "numpy==2.4.6"))
     python, model = directory / "bin/python", scratch.mount / "model.gguf"
     scratch.workspace.run(python, directory / "generate.py", model)
     return [python, directory / "load.py", model, mode]
@@ -51,7 +53,7 @@ def _put_model(scratch: Scratch, mode: str) -> Command:
 
 def data_scan(name: str) -> None:
     """DuckDB, a table of 1.9 GB."""
-    directory = environment("parquet", ("duckdb==2.0.0",))
+    directory = _environment("parquet", ("duckdb==2.0.0",))
     python = directory / "bin/python"
     with emulated_drive(2300 << 20, SATA) as scratch:
         orders = scratch.mount / "orders"
@@ -241,3 +243,20 @@ RECIPES: dict[str, Callable[[str], None]] = {
     "app-start": app_start,
     "package-install": partial(package_install, package="build-essential"),
 }
+
+
+def _environment(name: str, packages: tuple[str, ...]) -> Path:
+    """The directory of an environment with these packages and the scripts of samples/NAME, made once.
+
+    Outside the working tree, whose path would be in the command line of a trace.
+    """
+    directory = WORK / f"blkreel-{name}"
+    python = directory / "bin/python"
+    subprocess.run([sys.executable, "-m", "venv", directory], check=True)
+    result = subprocess.run([python, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", *packages],
+                            stdin=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+    if result.returncode:
+        raise BlkreelError(f"pip install failed: {result.stderr[-2000:]}", "pip config set global.index-url URL")
+    for script in (Path(__file__).parent / name).glob("*.py"):
+        shutil.copy(script, directory)
+    return directory

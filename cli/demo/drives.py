@@ -1,21 +1,33 @@
-"""The drive of the demo: a loop device over an image on disk, in a Workspace."""
+"""The drives of the demo: a loop device over an image on disk, and an emulated drive, in a Workspace."""
 
 import os
 import shutil
+import subprocess
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from blkreel.common.emulated import FILE, RUN, read_account
 from blkreel.common.errors import BlkreelError
 from blkreel.common.system import mount_of
 from blkreel.common.units import format_bytes
 from blkreel.replay.emulated.file_system import unmount
 
+from .steps import BLKREEL, end
 from .workspace import Workspace
 
 SPARE_BYTES = 256 << 20
 # The kernel's default for drives. A loop device over some file systems has 2560, and a program would read in other
 # pieces there than on the emulated drive.
 _READ_AHEAD_KB = "128"
+# Beyond its write cache, which writes of 110 MB/s fill within a minute: so each run starts from the same state.
+EMULATED = "nil:sata-qlc,cache=0"
+EMULATED_LABEL = "emulated SATA QLC"
+_EMULATED_NAME = "demo-sata-qlc"
+_START_S = 60.0
+_POLL_S = 0.05
 
 
 @dataclass(frozen=True)
@@ -25,6 +37,15 @@ class LoopDrive:
     device: Path
     image: Path
     direct: bool
+
+
+@dataclass(frozen=True)
+class EmulatedDrive:
+    """backing_file: of its loop device. beyond: what this machine cannot reach of the description."""
+
+    device: Path
+    backing_file: Path
+    beyond: list[str]
 
 
 def check_room(workspace: Workspace, disk_bytes: int) -> None:
@@ -82,3 +103,24 @@ def mount_again(workspace: Workspace, device: Path, directory: Path) -> None:
         if path.is_file():
             with path.open("rb") as file:
                 os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
+
+
+@contextmanager
+def emulated_drive(workspace: Workspace, size_bytes: int) -> Iterator[EmulatedDrive]:
+    """An emulated drive in memory during the block, by `blkreel emulate`. Its users must end before it."""
+    errors = workspace.path / "emulate.log"
+    with errors.open("w") as log:
+        process = subprocess.Popen([*BLKREEL, "emulate", EMULATED, "--size", str(size_bytes), "--name", _EMULATED_NAME,
+                                    "--accept-inexact"], stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
+                                   stderr=log, env=workspace.environment, start_new_session=True)
+    try:
+        deadline_s = time.monotonic() + _START_S
+        while not (account := read_account(_EMULATED_NAME)) or account["pid"] != process.pid:
+            if process.poll() is not None or time.monotonic() > deadline_s:
+                lines = errors.read_text().strip().splitlines() or ["no message"]
+                raise BlkreelError(f"the emulated drive does not start: {lines[-1]}",
+                                   f"run: blkreel emulate {EMULATED}")
+            time.sleep(_POLL_S)
+        yield EmulatedDrive(Path(account["device"]), RUN / _EMULATED_NAME / FILE, account["beyond"])
+    finally:
+        end(process)

@@ -1,4 +1,4 @@
-"""The real program on a drive: alone, and beside a writer."""
+"""The real program and its data, on a drive: alone, and beside a writer."""
 
 import json
 import os
@@ -10,7 +10,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+import numpy as np
 import pyarrow as pa
+import pyarrow.parquet as pq
 
 from blkreel.common.emulated import EmulatedUses, reasons
 from blkreel.common.errors import BlkreelError
@@ -21,6 +23,9 @@ from .pairs import Pair, Pairs, late_words
 from .workspace import Workspace
 
 DATASET = "dataset"
+_ROW_BYTES = 4 * 8
+_GROUP_ROWS = 1 << 17  # a column of a row group is 1 MiB
+_FILE_BYTES = 100_000_000
 WRITTEN = "download"
 WRITTEN_BYTES = 512 << 20
 RATE_BYTES_S = 110_000_000
@@ -110,3 +115,21 @@ def _interpreter() -> str:
     """The interpreter as python3, the thread name in the trace."""
     python3 = Path(sys.executable).with_name("python3")
     return str(python3 if python3.exists() else sys.executable)
+
+
+def make_dataset(directory: Path, size_bytes: int) -> int:
+    """Write a Parquet dataset of about `size_bytes`, of random numbers without compression. Returns its rows."""
+    directory.mkdir()
+    files = max(1, round(size_bytes / _FILE_BYTES))
+    rows = max(1, size_bytes // files // _ROW_BYTES)
+    random = np.random.default_rng(1)
+    for number in range(files):
+        table = pa.table({
+            "when": np.sort(random.integers(0, 2**62, rows)),
+            "drive": random.integers(0, 2**62, rows),
+            "latency": random.exponential(1e-4, rows),
+            "size": random.random(rows),
+        })
+        pq.write_table(table, directory / f"part-{number:02}.parquet", compression="none", use_dictionary=False,
+                       row_group_size=_GROUP_ROWS)
+    return rows * files

@@ -25,13 +25,22 @@ from blkreel.replay.simulated.spec import typical_drives
 from blkreel.traces.format.reader import open_trace
 from blkreel.traces.samples import PREFIX
 
-from . import emulated, pairs, typical
+from . import pairs, typical
 from .answer import Candidate, Results, lines, sentence
-from .dataset import make_dataset
-from .drives import SPARE_BYTES, check_room, has_room, make_drive, make_file_system, mount_again
+from .drives import (
+    EMULATED,
+    EMULATED_LABEL,
+    SPARE_BYTES,
+    check_room,
+    emulated_drive,
+    has_room,
+    make_drive,
+    make_file_system,
+    mount_again,
+)
 from .page import edited
 from .pairs import Pair, Pairs
-from .program import DATASET, DEPTH, LEAD_S, WRITTEN_BYTES, command, run_once, run_pairs
+from .program import DATASET, DEPTH, LEAD_S, WRITTEN_BYTES, command, make_dataset, run_once, run_pairs
 from .steps import Steps
 from .workspace import MARK, WORKSPACE_NAME, Workspace, workspace_below
 
@@ -132,8 +141,8 @@ class _Demo:
         with ExitStack() as stack:
             devices = {_KEYS[0]: disk.device}
             if with_emulated:
-                steps.begin(f"create an emulated drive ({emulated.DESCRIPTION}) with a copy of the image")
-                drive = stack.enter_context(emulated.emulated_drive(workspace, size.image_bytes))
+                steps.begin(f"create an emulated drive ({EMULATED}) with a copy of the image")
+                drive = stack.enter_context(emulated_drive(workspace, size.image_bytes))
                 for limit in drive.beyond:
                     steps.warn(f"this machine cannot reach {limit}")
                 workspace.run("dd", f"if={disk.device}", f"of={drive.device}", "bs=1M", "conv=sparse", "iflag=direct",
@@ -141,9 +150,9 @@ class _Demo:
                 steps.say(f"{drive.device}: {format_bytes(size.image_bytes)} in memory, timing of a SATA QLC drive "
                           "beyond its write cache")
                 devices[_KEYS[1]] = drive.device
-                programs[_KEYS[1]] = self._program(drive.device, drive.backing_file, f"on the {emulated.LABEL}")
+                programs[_KEYS[1]] = self._program(drive.device, drive.backing_file, f"on the {EMULATED_LABEL}")
                 unmount(self._mount)
-            names = dict(zip(_KEYS, ((_DISK, "on the"), (emulated.LABEL, "on an")), strict=True))
+            names = dict(zip(_KEYS, ((_DISK, "on the"), (EMULATED_LABEL, "on an")), strict=True))
             candidates = tuple(Candidate(*names[key], programs[key], self._replays(device, key, names[key][0]))
                                for key, device in devices.items())
         return Results(_TITLE, candidates, _replay_typical(steps, self._trace, self._runs))

@@ -9,6 +9,7 @@ from typing import Any
 import click
 
 from blkreel.analysis.charts.theme import NO_BRAND
+from blkreel.analysis.frames.document import FrameOptions
 from blkreel.analysis.metrics.partials.bursts import DEFAULT_GAP_NS
 from blkreel.analysis.report import drives_file, export, figure
 from blkreel.analysis.report.page import brand
@@ -58,6 +59,18 @@ _PAGE_OPTIONS = (
                  help="Idle time that separates two bursts. [default: 100ms]"),
     types.force,
     types.as_json,
+)
+_FRAME_OPTIONS = (
+    click.option("--frames", type=click.Path(readable=False, path_type=Path), metavar="FILE",
+                 help="Show which frames waited for which I/O. FILE: frame times by MangoHud, PresentMon or CapFrameX "
+                      "of the captured application (docs/reports.md)."),
+    click.option("--frames-run", "run", type=TRACE, metavar="RUN", shell_complete=completion.traces,
+                 help="Show which stutters would be gone on the drive of RUN, a replay of the trace at dependent "
+                      "pace."),
+    click.option("--frames-start", "start_ns", type=types.TIME_NS, metavar="TIME",
+                 help="Time in the trace at which the clock of the frame log is 0. [default: from the file]"),
+    click.option("--frames-process", "process", metavar="NAME",
+                 help="Name or pid of the process that renders. [default: from the file, else the captured command]"),
 )
 _READ_OPTIONS = (
     click.option("--exact", is_flag=True,
@@ -145,3 +158,13 @@ def print_result(document: dict[str, Any], show: Callable[[Console], None], outp
     show(Console())
     if output:
         click.echo(f"{'Charts' if output.is_dir() else 'Page'}: {printable(output)}")
+
+
+def frame_options(command: CommandFunction) -> CommandFunction:
+    """Add the options; the command gets them as one argument `frames`, None without --frames."""
+    @functools.wraps(command)
+    def with_frames(*arguments: Any, frames: Path | None, **parameters: Any) -> Any:
+        own = {name: parameters.pop(name) for name in ("run", "start_ns", "process")}
+        return command(*arguments, frames=None if frames is None else FrameOptions(frames, **own), **parameters)
+
+    return add_options(with_frames, _FRAME_OPTIONS)

@@ -18,11 +18,18 @@ from blkreel.common.installation import state_directory
 from blkreel.common.system import text_in
 from blkreel.common.units import format_bytes
 
-from . import image_file, late_writes
+from . import late_writes
 from .claim import held_by_others, is_held, open_exclusively
 from .file_identity import Identity, identity_of
 from .target import Target
 from .usage import Kernel, backing_of, refuse_opened, refuse_used, target_of, uses_of
+
+_MARK = "user.blkreel.drive"  # an extended attribute
+_PARQUET = b"PAR1"
+_RESULT_FILES = ("records.parquet", "test.json", "catalog.json", "repetitions.json")
+_SAMPLE_BYTES = 1 << 20
+
+_accepted: set[Identity] = set()  # by this process: its first run may fill the holes before the next check
 
 
 def check(target: Target, *, writes: bool, destroy: str | None, argv: list[str], kernel: Kernel | None = None,
@@ -56,9 +63,9 @@ def check(target: Target, *, writes: bool, destroy: str | None, argv: list[str],
                           "or replay a trace of reads with --no-prefill")
     is_file = target.drive.kind == "file"
     if is_file:
-        image_file.refuse_output(target)
+        _refuse_output(target)
     owner = endangered_drive(target, kernel)
-    if owner is None and destroy is None and is_file and image_file.has_data(target):
+    if owner is None and destroy is None and is_file and _has_data(target):
         raise SafetyError(f"{target.path} has data, and this overwrites it: it has no holes, as truncate makes them, "
                           "and blkreel has not used it as a drive",
                           f"to confirm: {confirmed_command(argv, *other_words, str(target.path))}")
@@ -66,7 +73,7 @@ def check(target: Target, *, writes: bool, destroy: str | None, argv: list[str],
         raise SafetyError(f"--destroy {destroy!r} does not name {target.path}",
                           f"leave it out, or give the path: {confirmed_command(argv, *other_words, str(target.path))}")
     if is_file:
-        image_file.accept(target)
+        _accept(target)
     if owner and destroy != confirmation(owner):
         wrong = f"--destroy {destroy!r} does not name {owner.path}" if destroy else f"this overwrites {owner.path}"
         about = ", ".join(part for part in (owner.model, format_bytes(owner.size_bytes)) if part)
@@ -178,3 +185,44 @@ def _check_exclusive(target: Target, argv: list[str]) -> None:
             raise BlkreelError(f"{node} cannot be opened: {error.strerror}",
                                f"run as root: sudo {shlex.join(argv)}") from None
         raise BlkreelError(f"{node} cannot be opened: {error.strerror}", "list drives with: blkreel drives") from None
+
+
+def _refuse_output(target: Target) -> None:
+    """Raise SafetyError for a trace, a run or another output of blkreel, whatever was confirmed."""
+    with open(target.path, "rb") as file:
+        is_output = file.read(len(_PARQUET)) == _PARQUET
+    if not is_output:
+        directory = target.path.parent
+        is_output = directory.name.endswith(".spool") or any((directory / name).exists() for name in _RESULT_FILES)
+    if is_output:
+        raise SafetyError(f"{target.path} is a trace or another output of blkreel, and this overwrites it",
+                          f"name a drive, or a new file: truncate -s 8GiB {target.path.parent / 'scratch.img'}")
+
+
+def _has_data(target: Target) -> bool:
+    """Whether it may hold data of the user: no hole, not only zeros, and never used as a drive by blkreel.
+
+    A file made by `truncate` has holes, or reads as zeros. A file that blkreel has used as a drive is marked, because
+    a preparation fills its holes.
+    """
+    if target.identity in _accepted:
+        return False
+    with suppress(OSError):
+        os.getxattr(target.path, _MARK)
+        return False
+    with open(target.path, "rb") as file:
+        size_bytes = os.fstat(file.fileno()).st_size
+        if os.lseek(file.fileno(), 0, os.SEEK_HOLE) < size_bytes:
+            return False
+        for offset in (0, max(0, size_bytes - _SAMPLE_BYTES)):
+            file.seek(offset)
+            if any(file.read(_SAMPLE_BYTES)):
+                return True
+    return False
+
+
+def _accept(target: Target) -> None:
+    """The file may be overwritten from now on."""
+    _accepted.add(target.identity)
+    with suppress(OSError):  # a file system without such attributes asks again when the file has no hole left
+        os.setxattr(target.path, _MARK, b"1")

@@ -1,6 +1,8 @@
-"""What this machine did while a drive was emulated."""
+"""The machine of an emulated drive: what it did meanwhile, and a control group of its own for the command."""
 
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from blkreel.common.emulated import HostCounts
@@ -8,6 +10,7 @@ from blkreel.common.system import text_in
 
 # Free memory that a virtual machine returns to its host takes 1 to 2 ms per MB to come back.
 _REPORTED = Path("/sys/module/page_reporting/parameters/reported_kib")
+_GROUPS = Path("/sys/fs/cgroup")
 
 
 class HostCounter:
@@ -49,3 +52,35 @@ def available_memory_bytes(proc: Path = Path("/proc")) -> int:
         if line.startswith("MemAvailable:"):
             return int(line.split()[1]) * 1024
     return 0
+
+
+@contextmanager
+def own_group(name: str) -> Iterator[Path | None]:
+    """The cgroup.procs of a new group with the io controller, for the command of an emulated drive; removed at the end.
+
+    The loop driver executes a flush in the thread that submits the I/Os of all programs in the root group; flushes of
+    any program go there. A program in another group has a thread of its own, so that its reads do not wait for flushes.
+    None where it cannot be made: the account of the drive then has what flushes held back.
+    """
+    group = _parent()
+    if group is None:
+        yield None
+        return
+    group /= f"blkreel-{name}"
+    try:
+        group.mkdir()
+    except OSError:
+        yield None
+        return
+    try:
+        yield group / "cgroup.procs"
+    finally:
+        with suppress(OSError):  # programs that the command left are still in it
+            group.rmdir()
+
+
+def _parent() -> Path | None:
+    """Version 1: the tree of the blkio controller. Version 2: the root, if its children have the io controller."""
+    if (_GROUPS / "blkio/cgroup.procs").exists():
+        return _GROUPS / "blkio"
+    return _GROUPS if "io" in text_in(_GROUPS / "cgroup.subtree_control").split() else None

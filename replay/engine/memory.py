@@ -2,8 +2,6 @@
 
 import ctypes
 
-from blkreel.common.no_pandas import keep_out_pandas
-
 _M_MMAP_THRESHOLD, _M_ARENA_MAX = -3, -8
 _THRESHOLD_BYTES = 256 << 10
 
@@ -14,7 +12,6 @@ def limit_memory_use() -> None:
     malloc keeps freed memory per thread for reuse. Three threads that pass batches of columns on would keep 100 MiB
     and more. (pyarrow of a command uses malloc: cli/command_table.py.)
     """
-    keep_out_pandas()
     try:
         mallopt = ctypes.CDLL(None).mallopt
     except (OSError, AttributeError):

@@ -20,7 +20,7 @@ from blkreel.cli.demo.workspace import Workspace, workspace_below
 from blkreel.common.emulated import FILE, LATE_INVALID, RUN
 from blkreel.common.errors import BlkreelError
 from blkreel.common.system import text_in
-from blkreel.replay.emulated.control_group import own_group
+from blkreel.replay.emulated.host import own_group
 from blkreel.replay.emulated.session import EmulateOptions, emulated, with_size
 from blkreel.replay.simulated import spec
 from blkreel.traces.format.reader import open_trace

@@ -27,8 +27,8 @@ from blkreel.common.system import handled_signals
 from blkreel.common.units import format_bytes, format_ns
 from blkreel.replay.drive.target import find_target
 from blkreel.replay.drive.usage import Kernel, uses_of
-from blkreel.replay.emulated.control_group import own_group
 from blkreel.replay.emulated.file_system import FILE_SYSTEMS, FileSystem, unmount
+from blkreel.replay.emulated.host import own_group
 from blkreel.replay.emulated.session import BACKENDS, EmulatedDrive, EmulateOptions, check_backends, emulated, with_size
 from blkreel.replay.simulated import spec
 from blkreel.replay.simulated.fitted import FittedReads, limit_of_fit

@@ -13,8 +13,7 @@ from blkreel.benchmarks.present import report_test
 from blkreel.benchmarks.results.directory import is_test
 from blkreel.cli.options import completion
 from blkreel.cli.options.detail import detail_options
-from blkreel.cli.options.frames import frame_options
-from blkreel.cli.options.report import TRACE, page_options, print_result, read_options, reading
+from blkreel.cli.options.report import TRACE, frame_options, page_options, print_result, read_options, reading
 from blkreel.cli.ui import benchmark_summary
 from blkreel.cli.ui.progress import progress
 from blkreel.cli.ui.replay_summary import summary_lines

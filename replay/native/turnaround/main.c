@@ -15,7 +15,6 @@
 
 #include "error.h"
 #include "run/exit_code.h"
-#include "turnaround.h"
 #include "turnaround.skel.h"
 
 static int by_time(const void *one, const void *other)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 #include "request_device.h"
 
-#include "turnaround.h"
+#define MAX_GAPS 1024
 
 char LICENSE[] SEC("license") = "GPL";
 

@@ -248,13 +248,12 @@ class _Server:
 
 
 def _serve(descriptor):
-    keep_out_pandas = import_module("blkreel.common.no_pandas").keep_out_pandas
-    keep_out_pandas()
-    main = import_module("blkreel.cli.main").main
+    command = import_module("blkreel.cli.main")
+    command.keep_out_pandas()
     server = _Server(socket.socket(fileno=descriptor))
     server.serve()
     try:
-        main()
+        command.main()
     except SystemExit as ended:
         server.name_what_was_used()
         _end(ended)

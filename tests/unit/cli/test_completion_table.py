@@ -8,9 +8,9 @@ import sys
 import click
 import pytest
 
+from blkreel.cli.command_groups import stored_command
 from blkreel.cli.command_table import all_commands, find_command
 from blkreel.cli.options import completion_table
-from blkreel.cli.options.stored_command import stored_command
 
 HEAVY = ("numpy", "pandas", "pyarrow", "rich", "blkreel.analysis", "blkreel.replay", "blkreel.traces")
 PROGRAM = f"""

@@ -52,7 +52,7 @@ def test_the_command_lists_all_of_them():
 
 def test_loading_a_command_loads_no_library_that_few_need():
     """Each takes a quarter of a second, before a command begins."""
-    code = ("import sys; from blkreel.common.no_pandas import keep_out_pandas; keep_out_pandas(); "
+    code = ("import sys; from blkreel.cli.main import keep_out_pandas; keep_out_pandas(); "
             "from blkreel.cli.command_table import all_commands, find_command; "
             "[find_command(name) for name in all_commands()]; "
             "print({'scipy', 'pandas', 'vl_convert'} & {*sys.modules})")

@@ -11,7 +11,7 @@ import pyarrow.dataset as ds
 import pytest
 
 from blkreel.cli.demo import application as demo_application
-from blkreel.cli.demo.dataset import make_dataset
+from blkreel.cli.demo.program import make_dataset
 
 COUNTERS = "5 0 80 0 7 0 {} 0\n"  # as `stat` of a drive in /sys: reads, merged, sectors, ms, and the same of writes
 
