@@ -26,7 +26,7 @@ from waiting import wait_until
 
 from blkreel.replay.drive.claim import held
 from blkreel.replay.drive.target import find_target
-from blkreel.replay.engine.engine import RECORD_COLUMNS, EngineOptions, run_engine
+from blkreel.replay.engine.engine import RECORD_COLUMNS, EngineOptions, Lane, run_engine
 
 MEMORY = Path("/dev/shm")
 TRACING = Path("/sys/kernel/tracing")
@@ -331,7 +331,7 @@ def a_plan():
 @pytest.fixture
 def issue():
     """Runs plan blocks or lanes through the engine: issue(block, ..., target=path) is (totals, records by column)."""
-    def run(*blocks, target=(), on_rows=None, on_note=None, **options):
+    def run(*blocks, target=(), on_rows=None, on_note=None, depth=1024, **options):
         parts = [{name: np.empty(0, kind) for name, kind in RECORD_COLUMNS}]
 
         def keep(columns):
@@ -342,7 +342,8 @@ def issue():
         with ExitStack() as stack:
             paths = target if isinstance(target, list | tuple) else [target]
             options = {"claims": [stack.enter_context(held(find_target(path))) for path in paths]} | options
-            totals = run_engine(EngineOptions(**options), list(blocks), keep, on_note or (lambda note: None))
+            lanes = blocks if blocks and isinstance(blocks[0], Lane) else [Lane(blocks, depth)]
+            totals = run_engine(EngineOptions(**options), lanes, keep, on_note or (lambda note: None))
         return totals, {name: np.concatenate([part[name] for part in parts]) for name, _ in RECORD_COLUMNS}
 
     return run

@@ -22,7 +22,7 @@ import numpy as np
 
 from blkreel.replay.drive.claim import held
 from blkreel.replay.drive.target import find_target
-from blkreel.replay.engine.engine import BLOCK_ROWS, EngineOptions, run_engine
+from blkreel.replay.engine.engine import BLOCK_ROWS, EngineOptions, Lane, run_engine
 from measurements.lab import busy_s, loop_drive, machine, need, print_table, run, zram_drive
 
 BLOCK_BYTES = 4096
@@ -53,7 +53,7 @@ def blkreel(drive, depth, seconds):
 
     with held(find_target(drive or f"nil:{SIZE_BYTES}")) as claim:
         where = {"claims": [claim]} if claim else {"nil_bytes": SIZE_BYTES}
-        totals = run_engine(EngineOptions(depth=depth, **where), plan(), keep, lambda note: None)
+        totals = run_engine(EngineOptions(**where), [Lane(plan(), depth)], keep, lambda note: None)
     if totals["error_ops"] or done["rows"] != totals["issued_ops"]:
         raise SystemExit(f"the run is incomplete: {totals}")
     return done["rows"], totals["issued_ops"] / totals["wall_ns"] * 1e9, done["latency_ns"] / done["rows"] / 1e3

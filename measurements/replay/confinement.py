@@ -29,8 +29,8 @@ def issue(helper, file, ios, depth):
     plan = {"due_ns": zeros - 1, "offset_bytes": offset_bytes, "length_bytes": zeros + BLOCK_BYTES, "op": zeros,
             "flags": zeros, "stream": zeros, "burst": zeros, "source_row": np.arange(ios)}
     with held(find_target(file)) as claim:
-        totals = engine.run_engine(engine.EngineOptions(claims=[claim], depth=depth), [plan], lambda rows: None,
-                                   lambda note: None)
+        totals = engine.run_engine(engine.EngineOptions(claims=[claim]), [engine.Lane([plan], depth)],
+                                   lambda rows: None, lambda note: None)
     if totals["error_ops"] or totals["issued_ops"] != ios:
         raise SystemExit(f"the run is incomplete: {totals}")
     return totals["stall_monitor"]["ran_ns"] / ios, totals["wall_ns"] / ios

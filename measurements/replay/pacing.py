@@ -26,7 +26,7 @@ import numpy as np
 
 from blkreel.replay.drive.claim import held
 from blkreel.replay.drive.target import find_target
-from blkreel.replay.engine.engine import EngineOptions, run_engine
+from blkreel.replay.engine.engine import EngineOptions, Lane, run_engine
 from measurements.lab import loop_drive, machine, need, print_table, run
 from measurements.replay.observer import Observer
 
@@ -63,7 +63,8 @@ class Blkreel:
 
     def replay(self):
         with held(find_target(self.drive)) as claim:
-            run_engine(EngineOptions(claims=[claim], **self.options), [self.plan], lambda rows: None, lambda note: None)
+            run_engine(EngineOptions(claims=[claim], **self.options), [Lane([self.plan])], lambda rows: None,
+                       lambda note: None)
 
 
 class Fio:

@@ -9,7 +9,7 @@ from typing import TypedDict
 
 from blkreel.common.progress import Progress
 from blkreel.replay.drive.target import engine_options
-from blkreel.replay.engine.engine import Batch, Engine, EngineNote, EngineOptions, Payload
+from blkreel.replay.engine.engine import Batch, Engine, EngineOptions, Payload
 from blkreel.replay.engine.spans import ReadTimes, RunSpan
 from blkreel.replay.simulated import state as simulated
 from blkreel.replay.simulated.state import SimulatedState
@@ -66,18 +66,14 @@ def _store(plan: PlanBeside, states: list[SimulatedState]) -> None:
 def _times_at(plan: PlanBeside, seed: int, payload: Payload, engine: Engine,
               foreground_of: Callable[[Batch], tuple[Batch, Batch | None]]) -> PhaseTimes:
     span, reads = RunSpan(), ReadTimes()
-    lanes = plan.lanes()
 
     def take(rows: Batch) -> None:
         foreground, _ = foreground_of(rows)
         span.add(foreground)
         reads.add(foreground)
 
-    def on_note(note: EngineNote) -> None:
-        pass
-
-    engine(EngineOptions(**engine_options(plan.targets), depth=lanes[0].depth, seed=seed, may_write=True,
-                         payload=payload), lanes, take, on_note)
+    engine(EngineOptions(**engine_options(plan.targets), seed=seed, may_write=True, payload=payload), plan.lanes(),
+           take, lambda note: None)
     account = reads.account()
     return {"phase": plan.backgrounds[0].phase, "load_time_ns": span.load_time_ns,
             "read_wait_ns": account["wait_ns"] if account else 0}

@@ -152,7 +152,7 @@ class EngineOptions:
     """How to issue a plan.
 
     claims: of the targets, block devices or regular files; the plan's column `target` is an index into them.
-    depth: maximum outstanding rows of a run with one lane. may_write: of all targets, or of each; without it a target
+    may_write: of all targets, or of each; without it a target
     is opened read-only, and a plan with other operations than reads and flushes is refused. nil_bytes, nil_targets: no
     drive, but so many targets of that size that complete each I/O at once, to measure the engine itself. plain: do
     without recent kernel features. polled: poll the drive for completions. passthrough: send NVMe commands through the
@@ -168,7 +168,6 @@ class EngineOptions:
 
     claims: Sequence[Claim] = ()
     write_support: Sequence[WriteSupport] = ()
-    depth: int = 1024
     may_write: bool | Sequence[bool] = False
     seed: int = 0
     payload: Payload = Payload()
@@ -193,7 +192,7 @@ class EngineOptions:
         return [self.may_write] * count if isinstance(self.may_write, bool) else list(self.may_write)
 
     def command(self) -> list[str]:
-        words = [str(HELPER), f"--depth={self.depth}", f"--seed={self.seed}",
+        words = [str(HELPER), f"--seed={self.seed}",
                  f"--compressible={self.payload.compressible_percent}",
                  f"--duplicates={self.payload.duplicates_percent}"]
         words += [word for word, is_set in [("--realtime", self.realtime), ("--plain", self.plain),
@@ -222,52 +221,41 @@ class EngineOptions:
 
 @dataclass(frozen=True)
 class Lane:
-    """One of several plans of a run on one clock. Its rows depend only on its own depth and its own rows.
+    """A plan of a run, on the clock of all its plans. Its rows depend only on its own depth and its own rows.
 
-    batches: as for run_engine, all with the same optional columns. thread: index of the issuing thread; the indexes of
-    a run have no gaps. background: the lane ends when all other lanes are issued and completed, and shares its thread
+    batches: of PLAN_COLUMNS, and of the optional groups that the first one has; endless only if stop_ns or another lane
+    ends the run. depth: maximum outstanding rows. thread: index of the issuing thread; the indexes of a run have no
+    gaps. background: the lane ends when all other lanes are issued and completed, and shares its thread
     with one of them; its plan may be endless. start_ns: of a foreground lane, the time of its earliest issue.
     processors: that its rows share; 0: as many as they need.
     """
 
     batches: Iterable[Batch]
-    depth: int
+    depth: int = 1024
     thread: int = 0
     background: bool = False
     start_ns: int = 0
     processors: int = 0
 
 
-EnginePlan = Iterable[Batch] | Sequence[Lane]
+Engine = Callable[[EngineOptions, Sequence[Lane], Callable[[Batch], None], Callable[[EngineNote], None]], EngineTotals]
 
 
-def as_plan(lanes: list[Lane]) -> EnginePlan:
-    """The plan of these lanes; a single one needs no options of its own, unless its rows share processors."""
-    return lanes if len(lanes) > 1 or lanes[0].processors else lanes[0].batches
-
-
-Engine = Callable[[EngineOptions, EnginePlan, Callable[[Batch], None], Callable[[EngineNote], None]], EngineTotals]
-
-
-def run_engine(options: EngineOptions, plan: EnginePlan, on_rows: Callable[[Batch], None],
+def run_engine(options: EngineOptions, lanes: Sequence[Lane], on_rows: Callable[[Batch], None],
                on_note: Callable[[EngineNote], None]) -> EngineTotals:
-    """Issue `plan`, which a thread of its own iterates, and return the totals.
+    """Issue the plans, each of which a thread of its own iterates, and return the totals.
 
-    plan: batches of PLAN_COLUMNS, and of the optional groups that the first batch has; or a list of lanes. It may be
-    endless if stop_ns or a lane in the foreground ends the run.
     on_rows gets completed rows (RECORD_COLUMNS) in no particular order, on_note the progress about twice a second. Both
     run in the caller's thread. Ctrl-C ends the run: outstanding rows are waited for and passed on, and
     totals["stopped"] gives the reason. A second Ctrl-C raises KeyboardInterrupt, or WritesInFlight.
 
     Raises SafetyError if the target is in use or the plan does not fit it, BlkreelError if the helper failed, and any
-    error of `plan` or on_rows. Unless it raises WritesInFlight, the helper has ended and no write is in flight when
+    error of a plan or on_rows. Unless it raises WritesInFlight, the helper has ended and no write is in flight when
     this returns or raises.
     """
     with simulated.Running(options.simulated) as drives, tempfile.TemporaryFile() as stderr, _writing(options):
-        has_lanes = isinstance(plan, list) and bool(plan) and all(isinstance(lane, Lane) for lane in plan)
-        lanes = cast(list[Lane], plan) if has_lanes else [Lane(cast(Iterable[Batch], plan), options.depth)]
         try:
-            helper, feeders = _start(options, lanes, has_lanes, stderr, drives)
+            helper, feeders = _start(options, lanes, stderr, drives)
         except OSError as error:
             if error.errno == errno.ENOSPC and not error.filename:
                 raise BlkreelError(f"no space left for temporary files in {tempfile.gettempdir()}",
@@ -349,7 +337,7 @@ def plan_columns(batch: Batch) -> ColumnTypes:
     return PLAN_COLUMNS + [column for group in groups if group[0][0] in batch for column in group]
 
 
-def _start(options: EngineOptions, lanes: Sequence[Lane], has_lanes: bool, stderr: IO[bytes],
+def _start(options: EngineOptions, lanes: Sequence[Lane], stderr: IO[bytes],
            drives: simulated.Running) -> tuple[subprocess.Popen[bytes], list[_Feeder]]:
     with ExitStack() as own_ends, ExitStack() as passed:
         pipes = []
@@ -359,14 +347,13 @@ def _start(options: EngineOptions, lanes: Sequence[Lane], has_lanes: bool, stder
             pipes.append((read, own_ends.enter_context(os.fdopen(write, "wb"))))
         states = [passed.enter_context(file) for file in drives.files()]
         words = options.command()
-        if has_lanes:
-            words[1:1] = [f"--lane={read},{lane.depth},{lane.thread}" + ",background" * lane.background
-                          + f",start={lane.start_ns}" * bool(lane.start_ns)
-                          + f",processors={lane.processors}" * bool(lane.processors)
-                          for lane, (read, _) in zip(lanes, pipes, strict=True)]
+        words[1:1] = [f"--lane={read},{lane.depth},{lane.thread}" + ",background" * lane.background
+                      + f",start={lane.start_ns}" * bool(lane.start_ns)
+                      + f",processors={lane.processors}" * bool(lane.processors)
+                      for lane, (read, _) in zip(lanes, pipes, strict=True)]
         words[1:1] = [f"--simulate={file.fileno()}" for file in states]
         # In a new session: if Ctrl-C on the terminal reached the helper directly, records would be lost.
-        helper = subprocess.Popen(words, stdin=pipes[0][0], stdout=subprocess.PIPE, stderr=stderr,
+        helper = subprocess.Popen(words, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=stderr,
                                   pass_fds=[*(read for read, _ in pipes), *(file.fileno() for file in states),
                                             *(fd for claim in options.claims for fd in claim.descriptors),
                                             *(fd for support in options.write_support for fd in support.descriptors)],

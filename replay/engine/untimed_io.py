@@ -21,7 +21,7 @@ from blkreel.replay.drive.claim import held
 from blkreel.replay.drive.target import Target, engine_options
 from blkreel.traces.format.schema import OP_NAMES, OPS, WRITE_CODES
 
-from .engine import Batch, Engine, EngineOptions, Payload, run_engine
+from .engine import Batch, Engine, EngineOptions, Lane, Payload, run_engine
 
 INTERRUPTED = "interrupted"  # totals["stopped"] after a signal
 _WINDOW_S = 60.0
@@ -113,9 +113,9 @@ def issue_untimed(target: Target, plan: Iterable[Batch], *, step: str, total_byt
             task.take_rows(rows)
 
         with held(target) as claim:
-            options = EngineOptions(**engine_options([target]), claims=(claim,) if claim else (), depth=depth,
-                                    may_write=True, seed=seed, payload=payload)
-            totals = engine(options, plan, on_rows, task.take_note)
+            options = EngineOptions(**engine_options([target]), claims=(claim,) if claim else (), may_write=True,
+                                    seed=seed, payload=payload)
+            totals = engine(options, [Lane(plan, depth)], on_rows, task.take_note)
     stopped = totals.get("stopped")
     # Ctrl-C after the last I/O was issued still cancels the following steps.
     if stopped == INTERRUPTED or totals.get("asked_to_stop"):

@@ -16,7 +16,7 @@ from blkreel.common.errors import BlkreelError
 from blkreel.common.files.json_file import write_json
 from blkreel.common.files.typed_document import read_json
 from blkreel.common.installation import state_directory, state_errors
-from blkreel.replay.engine.engine import Engine, EngineOptions, run_engine
+from blkreel.replay.engine.engine import Engine, EngineOptions, Lane, run_engine
 from blkreel.replay.fidelity.certificate import CAUSES
 from blkreel.replay.fidelity.lateness import DRIFT_LIMIT_NS, HOST_MAX_LIMIT_NS, HOST_P99_LIMIT_NS, Lateness
 from blkreel.replay.plan.batch import plan_batch
@@ -148,7 +148,7 @@ def _decided(tries: list[Step]) -> bool:
 def _try(pattern: str, iops: int, number: int, engine: Engine) -> Step:
     lateness = Lateness()
     totals = engine(EngineOptions(nil_bytes=_NIL_BYTES, realtime=True),
-                    [plan_of(pattern, iops, STEP_S, number + 1)],
+                    [Lane([plan_of(pattern, iops, STEP_S, number + 1)])],
                     lambda rows: lateness.add(rows["due_ns"], rows["submit_ns"], rows["flags"]), lambda note: None)
     if totals.get("stopped"):
         raise BlkreelError(f"calibration stopped: {totals['stopped']}", "run it again: blkreel doctor --calibrate")

@@ -33,7 +33,6 @@ from blkreel.replay.engine.engine import (
     EngineTotals,
     Lane,
     Payload,
-    as_plan,
     run_engine,
 )
 from blkreel.replay.engine.untimed_io import INTERRUPTED, Interrupted, issue_untimed, sigterm_as_interrupt
@@ -297,7 +296,7 @@ class _Run:
         # Real-time priority only for a plan with deadlines: at a fixed depth the thread never sleeps, and would starve
         # the kernel's threads on its CPU.
         options = EngineOptions(**engine_options(plan.targets), claims=claims, write_support=support,
-                                depth=lanes[0].depth, seed=self.options.seed,
+                                seed=self.options.seed,
                                 realtime=not any(pace.saturating for pace in plan.paces), stop_ns=plan.stop_ns,
                                 may_write=[drive.changes_drive for drive in plan.drives],
                                 turnaround_ns=self._turnaround_ns or 0,
@@ -336,7 +335,7 @@ class _Run:
                 for drive in self._drives:
                     drive.begin()
                 self._certificate.begin()
-                self._totals = self.options.engine(options, as_plan(lanes), on_rows, on_note)
+                self._totals = self.options.engine(options, lanes, on_rows, on_note)
                 self._certificate.end(dict(self._totals))
                 self._host_effect.end(dict(self._totals))
                 for drive in self._drives:

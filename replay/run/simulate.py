@@ -4,7 +4,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from blkreel.common.progress import Progress
-from blkreel.replay.engine.engine import Batch, Engine, EngineNote, EngineOptions, as_plan, run_engine
+from blkreel.replay.engine.engine import Batch, Engine, EngineOptions, run_engine
 from blkreel.replay.plan.plan import Plan, PlannedCounts
 from blkreel.replay.simulated.spec import SimulatedDrive
 
@@ -21,7 +21,7 @@ def simulate(plan: Plan, drive: SimulatedDrive, on_rows: Callable[[Batch], None]
     lanes = [replace(lane, thread=0) for lane in plan.lanes(counts)]
     options = EngineOptions(nil_bytes=max(target.size_bytes for target in plan.targets),
                             nil_targets=len(plan.targets), simulated=(drive,) * len(plan.targets),
-                            depth=lanes[0].depth, may_write=True)
+                            may_write=True)
     issued = 0
     with progress(title, plan.total_ios) as task:
         def take(rows: Batch) -> None:
@@ -30,8 +30,5 @@ def simulate(plan: Plan, drive: SimulatedDrive, on_rows: Callable[[Batch], None]
             issued += len(rows["op"])
             task.update(issued)
 
-        def on_note(note: EngineNote) -> None:
-            pass
-
-        totals = engine(options, as_plan(lanes), take, on_note)
+        totals = engine(options, lanes, take, lambda note: None)
     return bool(issued) and not totals.get("stopped")

@@ -14,7 +14,7 @@ import numpy as np
 
 from blkreel.replay.drive.claim import held
 from blkreel.replay.drive.target import Target, engine_options
-from blkreel.replay.engine.engine import DEPENDENCY_COLUMNS, Batch, Engine, EngineOptions
+from blkreel.replay.engine.engine import DEPENDENCY_COLUMNS, Batch, Engine, EngineOptions, Lane
 from blkreel.replay.engine.untimed_io import INTERRUPTED, Interrupted
 from blkreel.replay.plan.batch import plan_batch
 from blkreel.traces.format.schema import OPS
@@ -49,9 +49,9 @@ def _measured_ns(target: Target, passthrough: bool, engine: Engine) -> int | Non
     with held(target) as claim, _watched(device) as helper:
         if helper is None:
             return None
-        options = EngineOptions(**engine_options([target]), claims=(claim,) if claim else (), depth=1, realtime=True,
+        options = EngineOptions(**engine_options([target]), claims=(claim,) if claim else (), realtime=True,
                                 passthrough=passthrough, stop_ns=_LONGEST_NS)
-        totals = engine(options, [_reads(target)], batches.append, lambda note: None)
+        totals = engine(options, [Lane([_reads(target)], 1)], batches.append, lambda note: None)
         measured = _result(helper)
     if totals.get("stopped") == INTERRUPTED or totals.get("asked_to_stop"):
         raise Interrupted("the replay was interrupted before its first I/O", "run the same command again")

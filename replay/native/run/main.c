@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
-/* blkreel-replay: issues the plan from stdin on targets and writes a record of each row to stdout. */
+/* blkreel-replay: issues plans on targets and writes a record of each row to stdout. */
 #include <errno.h>
 #include <inttypes.h>
 #include <signal.h>
@@ -28,16 +28,14 @@ struct options {
 	unsigned claimed_count;
 	struct write_support write_support[MAX_TARGETS];
 	int compares_fd[MAX_TARGETS];
-	unsigned depth;
 	unsigned nil_targets;
 	int simulated[MAX_TARGETS]; /* file descriptors of drive descriptions */
 	unsigned simulated_count;
 };
 
 static const char usage[] =
-	"usage: blkreel-replay [options] TARGET...  (reads a plan from stdin, writes records to stdout)\n"
+	"usage: blkreel-replay [options] TARGET...  (writes records to stdout)\n"
 	"       blkreel-replay --nil BYTES [options]\n"
-	"  --depth N         keep at most N rows outstanding (1024)\n"
 	"  --lane FD,DEPTH,THREAD[,background|,start=NS][,processors=N]  read a plan from FD, issue it at its own depth;\n"
 	"                    once for each plan. start: no row before this time. processors: that its rows share.\n"
 	"                    A background lane ends when all others have, and shares its thread with another lane\n"
@@ -211,7 +209,6 @@ static bool read_options(struct options *options, int argc, char **argv)
 {
 	struct run_options *run = &options->run;
 	const struct option_entry entries[] = {
-		NUMBER_OPTION("depth", options->depth, 1, MAX_DEPTH),
 		CALL_OPTION("lane", add_lane, run),
 		NUMBER_OPTION("stop-ns", run->stop_ns, 0, INT64_MAX),
 		CALL_OPTION("may-write", add_may_write, options),
@@ -234,7 +231,6 @@ static bool read_options(struct options *options, int argc, char **argv)
 	};
 
 	*options = (struct options){
-		.depth = 1024,
 		.nil_targets = 1,
 		.run = { .stop_ns = INT64_MAX },
 	};
@@ -242,7 +238,7 @@ static bool read_options(struct options *options, int argc, char **argv)
 		return false;
 	options->target.polled = run->polled;
 	options->run.target_count = options->run.nil_targets ? options->nil_targets : (unsigned)(argc - optind);
-	if (!options->run.target_count || (options->run.nil_targets && argc > optind)) {
+	if (!run->lane_count || !options->run.target_count || (options->run.nil_targets && argc > optind)) {
 		fputs(usage, stderr);
 		return false;
 	}
@@ -251,8 +247,6 @@ static bool read_options(struct options *options, int argc, char **argv)
 			     options->claimed_count);
 		return false;
 	}
-	if (!options->run.lane_count)
-		options->run.lanes[options->run.lane_count++] = (struct lane_options){ .depth = options->depth };
 	return check_lanes(&options->run) && check_simulated(options);
 }
 

@@ -9,7 +9,7 @@ from blkreel.replay.run.run import Replay, ReplayOptions
 
 
 class FakeEngine:
-    """Completes the I/Os of each batch in reverse order.
+    """Completes the I/Os of each batch of the first lane in reverse order.
 
     calls: options and batches of each run. spoil(call, rows) changes a batch of results, or raises. stopped, error: how
     the run number `at` ends, which is that of the trace if there is a prefill.
@@ -19,10 +19,10 @@ class FakeEngine:
         self.calls = []
         self._spoil, self._stopped, self._error, self._at = spoil, stopped, error, at
 
-    def __call__(self, options, plan, on_rows, on_note):
+    def __call__(self, options, lanes, on_rows, on_note):
         seen = []
         self.calls.append((options, seen))
-        for batch in plan:
+        for batch in lanes[0].batches:
             seen.append(batch)
             count = len(batch["op"])
             due_ns = batch["due_ns"]

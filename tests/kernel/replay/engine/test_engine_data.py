@@ -10,7 +10,7 @@ from empty_image import empty_image
 
 from blkreel.replay.drive.claim import held
 from blkreel.replay.drive.target import find_target
-from blkreel.replay.engine.engine import EngineOptions, run_engine
+from blkreel.replay.engine.engine import EngineOptions, Lane, run_engine
 from blkreel.traces.format.schema import FLAGS, OPS
 
 pytestmark = pytest.mark.kernel
@@ -22,7 +22,7 @@ BLOCK = 4096
 @pytest.fixture
 def held_writes(held_drive, a_plan):
     """held_writes(count, outstanding, ...): totals and flags of writes of 8 MiB that are held until so many are out."""
-    def run(count, outstanding, due_ns=-1, **options):
+    def run(count, outstanding, due_ns=-1, depth=1024, **options):
         flags = {}
 
         def let_go_when_out(note):
@@ -35,7 +35,8 @@ def held_writes(held_drive, a_plan):
         held_drive.hold()
         plan = a_plan(np.arange(count) % 2 * 8 * MIB, length_bytes=8 * MIB, op=OPS["write"], due_ns=due_ns)
         with held(find_target(held_drive.path)) as claim:
-            totals = run_engine(EngineOptions(claims=[claim], may_write=True, **options), [plan], keep, let_go_when_out)
+            totals = run_engine(EngineOptions(claims=[claim], may_write=True, **options), [Lane([plan], depth)], keep,
+                                let_go_when_out)
         assert totals["error_ops"] == 0
         return totals, [flags[row] for row in range(count)]
 

@@ -135,13 +135,14 @@ def test_a_regular_file_tells_what_it_alters(a_plan, issue, tmp_path):
 def test_little_lockable_memory_does_not_stop_a_run(loop_drive, program):
     drive = loop_drive(SIZE)
     # Registered buffers and mlock are both refused then; the run is the same.
-    code = ("import numpy as np, sys; from blkreel.replay.engine.engine import EngineOptions, run_engine\n"
+    code = ("import numpy as np, sys; from blkreel.replay.engine.engine import EngineOptions, Lane, run_engine\n"
             "from blkreel.replay.drive.claim import held; from blkreel.replay.drive.target import find_target\n"
             "z = np.zeros(1000, 'i8')\n"
             "plan = dict(due_ns=z - 1, offset_bytes=z, length_bytes=z + 4096, op=z, flags=z, stream=z, burst=z,"
             " source_row=z)\n"
             "with held(find_target(sys.argv[1])) as claim:\n"
-            "    totals = run_engine(EngineOptions(claims=[claim]), [plan], lambda rows: None, lambda note: None)\n"
+            "    totals = run_engine(EngineOptions(claims=[claim]), [Lane([plan])], lambda rows: None,"
+            " lambda note: None)\n"
             "print(totals['completed_ops'], totals['memory_locked'], totals['features']['fixed_buffers'])")
     result = subprocess.run([program("prlimit", "util-linux"), "--memlock=1048576:1048576",
                              program("setpriv", "util-linux"), "--bounding-set=-ipc_lock,-sys_resource",

@@ -42,7 +42,7 @@ def test_a_full_temporary_directory_is_named(a_plan, monkeypatch, tmp_path):
     monkeypatch.setattr("blkreel.replay.simulated.state.Running.files", write)
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     with pytest.raises(BlkreelError, match=f"no space left for temporary files in {tmp_path}.*TMPDIR"):
-        run_engine(EngineOptions(nil_bytes=GIB, simulated=(ZERO_LATENCY,)), [a_plan([0])], lambda rows: None,
+        run_engine(EngineOptions(nil_bytes=GIB, simulated=(ZERO_LATENCY,)), [Lane([a_plan([0])])], lambda rows: None,
                    lambda note: None)
 
 
@@ -59,7 +59,7 @@ def test_a_helper_that_does_not_end_is_killed_and_waited_for(a_plan, monkeypatch
     monkeypatch.setattr(engine, "HELPER", helper)
     monkeypatch.setattr(engine, "_END_TIMEOUT_S", 0.2)
     with pytest.raises(BlkreelError, match="the replay helper did not end within 0.2 s"):
-        run_engine(EngineOptions(nil_bytes=GIB), [a_plan([0])], lambda rows: None, lambda note: None)
+        run_engine(EngineOptions(nil_bytes=GIB), [Lane([a_plan([0])])], lambda rows: None, lambda note: None)
     pid = int((tmp_path / "pid").read_text())
     with pytest.raises(ChildProcessError):
         os.waitpid(pid, os.WNOHANG)  # it would be a zombie

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from waiting import wait_until
 
 from blkreel.common.errors import BlkreelError, SafetyError, UsageError
-from blkreel.replay.engine.engine import BLOCK_ROWS, HELPER, EngineOptions, run_engine
+from blkreel.replay.engine.engine import BLOCK_ROWS, HELPER, EngineOptions, Lane, run_engine
 from blkreel.replay.engine.untimed_io import sigterm_as_interrupt
 from blkreel.traces.format.schema import FLAGS, OPS
 
@@ -95,7 +95,7 @@ def test_an_error_of_the_plan_comes_back(a_plan):
         raise ValueError("the trace is torn")
 
     with pytest.raises(ValueError, match="the trace is torn"):
-        run_engine(EngineOptions(nil_bytes=GIB), plan(), lambda rows: None, lambda note: None)
+        run_engine(EngineOptions(nil_bytes=GIB), [Lane(plan())], lambda rows: None, lambda note: None)
     assert helpers_of(os.getpid()) == []
 
 
@@ -129,7 +129,7 @@ def test_a_late_plan_is_counted_as_underrun(a_plan):
         if note.get("elapsed_ns", 0) > 11 * 10**6:
             is_due.set()
 
-    totals = run_engine(EngineOptions(nil_bytes=GIB), plan(), lambda rows: None, watch)
+    totals = run_engine(EngineOptions(nil_bytes=GIB), [Lane(plan())], lambda rows: None, watch)
     assert totals["underruns"] >= 1
     assert totals["completed_ops"] == 120
 
@@ -150,7 +150,7 @@ def test_memory_does_not_grow_with_the_plan(a_plan):
     def peak_kib(blocks):
         peaks = []
         block = a_plan(np.zeros(BLOCK_ROWS))
-        run_engine(EngineOptions(nil_bytes=GIB), (block for _ in range(blocks)),
+        run_engine(EngineOptions(nil_bytes=GIB), [Lane(block for _ in range(blocks))],
                    lambda rows: peaks.append(peak_rss_kib(helpers_of(os.getpid()))), lambda note: None)
         return max(peaks)
 
@@ -188,12 +188,13 @@ def test_a_job_in_the_background_of_a_script_ends_by_a_signal_between_two_runs_o
 
 SCRIPT = """
 import numpy as np
-from blkreel.replay.engine.engine import EngineOptions, run_engine
+from blkreel.replay.engine.engine import EngineOptions, Lane, run_engine
 
 zeros = np.zeros(60_000, "i8")
 plan = dict(due_ns=np.arange(60_000) * 10**7, offset_bytes=zeros, length_bytes=zeros + 4096, op=zeros, flags=zeros,
             stream=zeros, burst=zeros, source_row=np.arange(60_000))
-run_engine(EngineOptions(nil_bytes=1 << 30), [plan], lambda rows: None, lambda note: print("running", flush=True))
+run_engine(EngineOptions(nil_bytes=1 << 30), [Lane([plan])], lambda rows: None,
+           lambda note: print("running", flush=True))
 """
 
 
@@ -211,14 +212,14 @@ def test_the_helper_dies_with_its_parent():
 @pytest.mark.parametrize(("plan", "code", "said"), [
     (b"", 0, b'"stopped": "the plan broke off"'), (b"PAR1" * 100, 5, b"another layout")], ids=["cut off", "foreign"])
 def test_a_plan_that_is_none_ends_the_run(plan, code, said):
-    helper = subprocess.run([HELPER, "--nil=1073741824"], input=plan, capture_output=True, timeout=300)
+    helper = subprocess.run([HELPER, "--nil=1073741824", "--lane=0,1,0"], input=plan, capture_output=True, timeout=300)
     assert helper.returncode == code
     assert said in (helper.stderr if code else helper.stdout)
     assert not code or helper.stderr.count(b"\n") == 1
 
 
 def test_what_cannot_start_says_why(issue):
-    with pytest.raises(UsageError, match="--depth"):
+    with pytest.raises(UsageError, match="--lane"):
         issue(nil_bytes=GIB, depth=0)
 
 

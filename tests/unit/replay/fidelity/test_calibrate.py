@@ -21,8 +21,8 @@ class FakeEngine:
         self.rates = []
         self._late_ns, self._stopped = late_ns, stopped
 
-    def __call__(self, options, plan, on_rows, on_note):
-        (rows,) = plan
+    def __call__(self, options, lanes, on_rows, on_note):
+        (rows,) = lanes[0].batches
         due_ns = rows["due_ns"]
         iops = round(len(due_ns) / calibrate.STEP_S)
         self.rates.append(iops)

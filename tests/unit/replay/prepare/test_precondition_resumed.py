@@ -46,9 +46,9 @@ class Drive:
         self._cache = []
         self.dead = False
 
-    def __call__(self, options, plan, on_rows, on_note):
+    def __call__(self, options, lanes, on_rows, on_note):
         waiting = []
-        for batch in plan:
+        for batch in lanes[0].batches:
             for at in range(len(batch["op"])):
                 waiting.append({name: column[at] for name, column in batch.items()})
                 if len(waiting) < 24:

@@ -12,7 +12,7 @@ from blkreel.common.errors import BlkreelError
 from blkreel.replay.drive import state as drive_state
 from blkreel.replay.drive.claim import held
 from blkreel.replay.drive.target import find_target
-from blkreel.replay.engine.engine import EngineOptions, Payload, run_engine
+from blkreel.replay.engine.engine import EngineOptions, Lane, Payload, run_engine
 from blkreel.replay.plan.extents import Extents, MappedBlocks
 from blkreel.replay.prepare import resume_point, states, verify
 from blkreel.replay.prepare.precondition import Preparation
@@ -38,8 +38,8 @@ def image(tmp_path):
 def written(image, extents, **shares):
     """Through the real engine."""
     with held(find_target(image)) as claim:
-        totals = run_engine(EngineOptions(claims=[claim], may_write=True, depth=8, payload=Payload(**shares)),
-                            ranges(extents, "write", 128 << 10), lambda rows: None, lambda note: None)
+        totals = run_engine(EngineOptions(claims=[claim], may_write=True, payload=Payload(**shares)),
+                            [Lane(ranges(extents, "write", 128 << 10), 8)], lambda rows: None, lambda note: None)
     assert totals["bytes"] == {"write": extents.bytes}
 
 

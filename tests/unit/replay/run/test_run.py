@@ -15,6 +15,7 @@ from blkreel.replay.drive import external_io
 from blkreel.replay.drive import state as drive_state
 from blkreel.replay.drive.external_io import DiskCount
 from blkreel.replay.drive.state import DriveState
+from blkreel.replay.engine.engine import Lane
 from blkreel.replay.engine.untimed_io import Interrupted
 from blkreel.replay.plan.pace import ALL_IDLE, ORIGINAL
 from blkreel.replay.plan.planner import plan_trace
@@ -321,10 +322,10 @@ def test_what_is_counted_is_in_the_file_where_the_disk_gets_full(plan, tmp_path,
     monkeypatch.setattr(spool, "_RESERVE_LEAST_BYTES", 0)
     engine = FakeEngine()
 
-    def twice(options, batches, on_rows, on_note):
-        halves = ({name: values[part] for name, values in batch.items()} for batch in batches
+    def twice(options, lanes, on_rows, on_note):
+        halves = ({name: values[part] for name, values in batch.items()} for batch in lanes[0].batches
                   for part in (slice(0, len(batch["op"]) // 2), slice(len(batch["op"]) // 2, None)))
-        return engine(options, halves, on_rows, on_note)
+        return engine(options, [Lane(halves)], on_rows, on_note)
 
     with pytest.raises(BlkreelError, match="no space left.*marked as partial"):
         replay(plan, tmp_path / "run", twice)
