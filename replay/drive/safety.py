@@ -21,6 +21,7 @@ from blkreel.common.units import format_bytes
 from . import late_writes
 from .claim import held_by_others, is_held, open_exclusively
 from .file_identity import Identity, identity_of
+from .target import Identity as TargetIdentity
 from .target import Target
 from .usage import Kernel, backing_of, refuse_opened, refuse_used, target_of, uses_of
 
@@ -29,7 +30,7 @@ _PARQUET = b"PAR1"
 _RESULT_FILES = ("records.parquet", "test.json", "catalog.json", "repetitions.json")
 _SAMPLE_BYTES = 1 << 20
 
-_accepted: set[Identity] = set()  # by this process: its first run may fill the holes before the next check
+_accepted: set[TargetIdentity] = set()  # by this process: its first run may fill the holes before the next check
 
 
 def check(target: Target, *, writes: bool, destroy: str | None, argv: list[str], kernel: Kernel | None = None,
