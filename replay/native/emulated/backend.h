@@ -30,7 +30,7 @@ struct backend {
 	int (*open)(struct backend *backend, const char *path, uint64_t inode_number);
 	/* Serves in threads of its own, and makes the device. Its number goes to the watchdog. */
 	int (*attach)(struct backend *backend, struct server *server, struct watchdog_shared *shared);
-	/* Programs that have the device open go on, and it goes when the last of them has closed it. */
+	/* Programs that have the device open go on, and it goes when the last of them has closed it. NULL: it stays. */
 	void (*begin_end)(struct backend *backend);
 	bool (*is_open)(struct backend *backend);
 	/* Removes the device, even if programs still have it open, and ends the threads. */

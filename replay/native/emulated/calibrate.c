@@ -118,31 +118,20 @@ struct probed {
 	int64_t small_ns, large_ns;
 };
 
-static int probe_overhead(struct prober *prober, enum io_kind kind, struct probed *lowest)
+/* Of I/Os that are to take asked_ns. */
+static int probe_overhead(struct prober *prober, enum io_kind kind, int64_t length_bytes, unsigned ios, int64_t asked_ns,
+			  int64_t *lowest_ns)
 {
-	struct delay *delay = prober->target->delay;
 	int64_t overhead_ns;
 	int err;
 
-	mark_buffers(prober); /* a throughput of reads replaced them */
-	delay_set_constant(delay, CHECK_ASKED_NS);
-	err = probe_latency(prober, kind, SMALL_BYTES, SMALL_IOS);
+	delay_set_constant(prober->target->delay, asked_ns);
+	err = probe_latency(prober, kind, length_bytes, ios);
 	if (err)
 		return err;
-	overhead_ns = quiet_median(prober, SMALL_IOS) - CHECK_ASKED_NS;
-	if (overhead_ns < lowest->small_ns)
-		lowest->small_ns = overhead_ns;
-	if (kind == KIND_BLOCKING) {
-		lowest->large_ns = lowest->small_ns; /* it has no length */
-		return 0;
-	}
-	delay_set_constant(delay, LARGE_ASKED_NS);
-	err = probe_latency(prober, kind, fit(prober, LARGE_BYTES), LARGE_IOS);
-	if (err)
-		return err;
-	overhead_ns = quiet_median(prober, LARGE_IOS) - LARGE_ASKED_NS;
-	if (overhead_ns < lowest->large_ns)
-		lowest->large_ns = overhead_ns;
+	overhead_ns = quiet_median(prober, ios) - asked_ns;
+	if (overhead_ns < *lowest_ns)
+		*lowest_ns = overhead_ns;
 	return 0;
 }
 
@@ -162,10 +151,19 @@ static struct overhead overhead_of(const struct prober *prober, const struct pro
 
 static int probe_overheads(struct prober *prober, struct probed lowest[KIND_COUNT])
 {
+	int64_t large_bytes = fit(prober, LARGE_BYTES);
 	int err = 0;
 
-	for (unsigned kind = 0; kind < KIND_COUNT && !err; kind++)
-		err = probe_overhead(prober, kind, &lowest[kind]);
+	mark_buffers(prober); /* a throughput of reads replaced them */
+	for (unsigned kind = 0; kind < KIND_COUNT && !err; kind++) {
+		struct probed *own = &lowest[kind];
+
+		err = probe_overhead(prober, kind, SMALL_BYTES, SMALL_IOS, CHECK_ASKED_NS, &own->small_ns);
+		if (kind == KIND_BLOCKING)
+			own->large_ns = own->small_ns; /* it has no length */
+		else if (!err)
+			err = probe_overhead(prober, kind, large_bytes, LARGE_IOS, LARGE_ASKED_NS, &own->large_ns);
+	}
 	return err;
 }
 
@@ -247,23 +245,16 @@ static void prober_deinit(struct prober *prober)
 	munmap(prober->buffers, (size_t)MAX_DEPTH * LARGE_BYTES);
 }
 
-static int check_one(struct prober *prober, enum io_kind kind, struct reached *reached)
-{
-	int err;
-
-	delay_set_constant(prober->target->delay, CHECK_ASKED_NS);
-	err = probe_latency(prober, kind, SMALL_BYTES, CHECK_IOS);
-	sort_times(prober->took_ns, CHECK_IOS);
-	*reached = (struct reached){ prober->took_ns[CHECK_IOS / 2], prober->took_ns[CHECK_IOS * 99 / 100] };
-	return err;
-}
-
 static int check_all(struct prober *prober, struct reached reached[KIND_COUNT])
 {
 	int err = 0;
 
-	for (unsigned kind = 0; kind < KIND_COUNT && !err; kind++)
-		err = check_one(prober, kind, &reached[kind]);
+	delay_set_constant(prober->target->delay, CHECK_ASKED_NS);
+	for (unsigned kind = 0; kind < KIND_COUNT && !err; kind++) {
+		err = probe_latency(prober, kind, SMALL_BYTES, CHECK_IOS);
+		sort_times(prober->took_ns, CHECK_IOS);
+		reached[kind] = (struct reached){ prober->took_ns[CHECK_IOS / 2], prober->took_ns[CHECK_IOS * 99 / 100] };
+	}
 	return err;
 }
 
@@ -303,7 +294,7 @@ static int probe_all(struct prober *prober, struct calibration *calibration)
 	return err;
 }
 
-int calibrate(const struct calibration_target *target, struct calibration *calibration)
+int calibrate(const struct calibration_target *target, bool only_check, struct calibration *calibration)
 {
 	struct prober prober;
 	int err = prober_init(&prober, target);
@@ -311,19 +302,7 @@ int calibrate(const struct calibration_target *target, struct calibration *calib
 	*calibration = (struct calibration){ 0 };
 	if (err)
 		return err;
-	err = probe_all(&prober, calibration);
-	prober_deinit(&prober);
-	return err;
-}
-
-int calibrate_check(const struct calibration_target *target, struct reached check[KIND_COUNT])
-{
-	struct prober prober;
-	int err = prober_init(&prober, target);
-
-	if (err)
-		return err;
-	err = check_all(&prober, check);
+	err = only_check ? check_all(&prober, calibration->check) : probe_all(&prober, calibration);
 	prober_deinit(&prober);
 	return err;
 }

@@ -31,8 +31,5 @@ struct calibration_target {
 	struct delay *delay;
 };
 
-/* Measures all, and compensates the overhead from then on. Returns 0 or a negative errno. */
-int calibrate(const struct calibration_target *target, struct calibration *calibration);
-
-/* Measures the check alone. */
-int calibrate_check(const struct calibration_target *target, struct reached check[KIND_COUNT]);
+/* Measures all, and compensates the overhead from then on; or the check alone. Returns 0 or a negative errno. */
+int calibrate(const struct calibration_target *target, bool only_check, struct calibration *calibration);

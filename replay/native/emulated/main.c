@@ -203,29 +203,28 @@ static struct backend *chosen_backend(const struct options *options)
 	return ublk ? ublk_backend() : fuse_backend();
 }
 
-static int open_device(const struct emulation *emulation, bool exclusively)
+/* only_check: with nobody else on the drive: its I/Os would be completed at the time of the calibration. */
+static int measure(struct emulation *emulation, bool only_check, struct calibration *calibration)
 {
-	return open(emulation->backend->node, O_RDWR | O_DIRECT | O_CLOEXEC | (exclusively ? O_EXCL : 0));
+	int fd CLEANUP_CLOSE = open(emulation->backend->node, O_RDWR | O_DIRECT | O_CLOEXEC | (only_check ? O_EXCL : 0));
+	const struct calibration_target target = { fd, emulation->options.size_bytes, emulation->server.mark,
+						   &emulation->delay };
+	int err;
+
+	if (fd < 0)
+		return -errno;
+	atomic_store(&emulation->server.calibrating, true);
+	err = calibrate(&target, only_check, calibration);
+	atomic_store(&emulation->server.calibrating, false);
+	emulation->image.untouched = false;
+	return err;
 }
 
-static struct calibration_target calibration_target(struct emulation *emulation, int fd)
+static int measure_all(struct emulation *emulation)
 {
-	return (struct calibration_target){ fd, emulation->options.size_bytes, emulation->server.mark, &emulation->delay };
-}
-
-static int measure(struct emulation *emulation)
-{
-	int fd CLEANUP_CLOSE = open_device(emulation, false);
-	struct calibration_target target = calibration_target(emulation, fd);
 	struct calibration calibration;
-	int err = -errno;
+	int err = measure(emulation, false, &calibration);
 
-	if (fd >= 0) {
-		atomic_store(&emulation->server.calibrating, true);
-		err = calibrate(&target, &calibration);
-		atomic_store(&emulation->server.calibrating, false);
-		emulation->image.untouched = false;
-	}
 	if (err == -EPERM || err == -ENOSYS) /* of no other call */
 		return report_error(IO_URING_REMEDY, "io_uring is not available: %s", strerror(-err));
 	if (err)
@@ -234,22 +233,13 @@ static int measure(struct emulation *emulation)
 	return 0;
 }
 
-/* With nobody else on the drive: its I/Os would be completed at the time of the calibration. */
 static void check_again(struct emulation *emulation)
 {
-	int fd CLEANUP_CLOSE = open_device(emulation, true);
-	struct calibration_target target = calibration_target(emulation, fd);
-	struct reached check[KIND_COUNT];
-	int err = -EBUSY;
+	struct calibration calibration;
 
-	if (fd >= 0) {
-		atomic_store(&emulation->server.calibrating, true);
-		err = calibrate_check(&target, check);
-		atomic_store(&emulation->server.calibrating, false);
-	}
 	printf("{\"check\": ");
-	if (!err)
-		print_check(check);
+	if (!measure(emulation, true, &calibration))
+		print_check(calibration.check);
 	else
 		printf("null");
 	printf("}\n");
@@ -261,7 +251,8 @@ static void check_again(struct emulation *emulation)
 static void end(struct emulation *emulation)
 {
 	emulation->ending = true;
-	emulation->backend->begin_end(emulation->backend);
+	if (emulation->backend->begin_end)
+		emulation->backend->begin_end(emulation->backend);
 }
 
 static void take_commands(struct emulation *emulation)
@@ -330,7 +321,7 @@ static int run(struct emulation *emulation)
 	if (emulation->backend->attach(emulation->backend, &emulation->server, emulation->watchdog.shared))
 		return -1;
 	issue_times_of(&emulation->server.issue_times, emulation->backend->node);
-	if (measure(emulation))
+	if (measure_all(emulation))
 		return -1;
 	return serve(emulation) ? 0 : -1;
 }

@@ -481,12 +481,6 @@ static int attach_ublk(struct backend *backend, struct server *server, struct wa
 	return 0;
 }
 
-/* The device stays as it is: the kernel has no way to remove it with its last user. */
-static void begin_end_ublk(struct backend *backend)
-{
-	(void)backend;
-}
-
 /* Whether a process has the device open by one of its descriptors. */
 static bool has_descriptor(int process_fd, dev_t device)
 {
@@ -609,7 +603,6 @@ struct backend *ublk_backend(void)
 			.name = "ublk",
 			.open = open_ublk,
 			.attach = attach_ublk,
-			.begin_end = begin_end_ublk,
 			.is_open = is_ublk_open,
 			.end = end_ublk,
 			.watch = watch_ublk,
