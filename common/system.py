@@ -133,8 +133,11 @@ def _blkio_limits(number: str, group: Path) -> dict[str, int]:
 
 @dataclass(frozen=True)
 class Mount:
-    """kind: of the file system, such as ext4. options: of the file system, in order; "" without a value."""
+    """device: MAJOR:MINOR. kind: of the file system, such as ext4. options: of the file system, in order; "" without a
+    value."""
 
+    number: str
+    device: str
     point: str
     kind: str
     source: str
@@ -150,10 +153,18 @@ def mount_of(path: Path, mountinfo: Path = MOUNTINFO) -> Mount | None:
     with closing_descriptor(os.open(path, os.O_PATH | os.O_CLOEXEC)) as descriptor:
         fields = dict(line.split(":", 1) for line in read_kernel_lines(f"/proc/self/fdinfo/{descriptor}"))
     number = fields["mnt_id"].strip()
+    return next((mount for mount in mounts_in(mountinfo) if mount.number == number), None)
+
+
+def mounts_in(mountinfo: Path = MOUNTINFO) -> Iterator[Mount]:
+    """In the order of mounting. Raises OSError."""
     for line in read_kernel_lines(mountinfo):
-        if line.split(" ", 1)[0] == number:
-            return _parsed(line)
-    return None
+        fields, _, filesystem = line.partition(" - ")
+        number, _, device, _, point, _ = fields.split(" ", 5)
+        kind, source, options = filesystem.split(" ", 2)
+        pairs = (option.partition("=") for option in options.split(","))
+        yield Mount(number, device, unescaped(point), kind, unescaped(source),
+                    tuple((name, unescaped(value)) for name, _, value in pairs))
 
 
 def overlay_layers(mount: Mount) -> list[Path]:
@@ -177,14 +188,6 @@ def mount_points(kind: str, mounts: Path = MOUNTS) -> list[Path]:
 def unescaped(text: str) -> str:
     r"""A name of /proc/mounts or /proc/swaps, which has \ooo for white space, backslashes and separators."""
     return re.sub(r"\\([0-7]{3})", lambda match: chr(int(match[1], 8)), text)
-
-
-def _parsed(line: str) -> Mount:
-    fields, _, filesystem = line.partition(" - ")
-    kind, source, options = filesystem.split(" ", 2)
-    pairs = (option.partition("=") for option in options.split(","))
-    return Mount(unescaped(fields.split(" ")[4]), kind, unescaped(source),
-                 tuple((name, unescaped(value)) for name, _, value in pairs))
 
 
 @contextmanager

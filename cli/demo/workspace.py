@@ -18,15 +18,8 @@ from types import FrameType
 
 from blkreel.common.errors import BlkreelError, SafetyError, os_errors
 from blkreel.common.files.safe_files import lock_file
-from blkreel.common.system import (
-    MOUNTINFO,
-    closing_descriptor,
-    handled_signals,
-    read_kernel_lines,
-    read_kernel_text,
-    unescaped,
-)
-from blkreel.replay.emulated.directory import sweep
+from blkreel.common.system import closing_descriptor, handled_signals, mounts_in
+from blkreel.replay.emulated.directory import devices_over, sweep
 
 WORKSPACE_NAME = "blkreel-demo"
 MARK = ".blkreel-demo"
@@ -81,7 +74,7 @@ def clean_up(workspace: Workspace) -> None:
     """Kill processes, unmount, detach and delete everything below the path. Raises BlkreelError with what is left."""
     end = time.monotonic() + _CLEAN_UP_S
     lazy_after = time.monotonic() + _LAZY_AFTER_S
-    while left := _processes(workspace) + _mounts(workspace) + _loop_devices(workspace):
+    while left := _processes(workspace) + _mounts(workspace) + devices_over(workspace.path):
         if time.monotonic() > end:
             raise BlkreelError(f"cannot clean up {', '.join(map(str, left))}: still in use",
                                f"stop their users, then: umount, losetup -d, rm -r {workspace.path}")
@@ -104,7 +97,7 @@ def _clean_up_once(workspace: Workspace, lazily: bool) -> None:
     # In reverse order. The file system of the images stays busy until their loop devices are detached: next round.
     for mount in reversed(_mounts(workspace)):
         subprocess.run(["umount", *(["--lazy"] if lazily else []), mount], stderr=subprocess.DEVNULL)
-    for device in _loop_devices(workspace):
+    for device in devices_over(workspace.path):
         subprocess.run(["losetup", "--detach", device], stderr=subprocess.DEVNULL)
 
 
@@ -123,17 +116,7 @@ def _processes(workspace: Workspace) -> list[int]:
 
 def _mounts(workspace: Workspace) -> list[str]:
     """Mount points below the path, in the order of mounting."""
-    points = [unescaped(line.split(" ")[4]) for line in read_kernel_lines(MOUNTINFO)]
-    return [point for point in points if point.startswith(f"{workspace.path}/")]
-
-
-def _loop_devices(workspace: Workspace) -> list[str]:
-    devices = []
-    for attribute in Path("/sys/block").glob("loop*/loop/backing_file"):
-        with suppress(OSError):
-            if read_kernel_text(attribute).startswith(f"{workspace.path}/"):
-                devices.append(f"/dev/{attribute.parent.parent.name}")
-    return devices
+    return [mount.point for mount in mounts_in() if mount.point.startswith(f"{workspace.path}/")]
 
 
 @contextmanager

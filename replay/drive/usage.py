@@ -9,7 +9,7 @@ from pathlib import Path
 
 from blkreel.common.device import refuse_without_sysfs
 from blkreel.common.errors import SafetyError
-from blkreel.common.system import MOUNTINFO, read_kernel_lines, read_kernel_text, text_in, unescaped
+from blkreel.common.system import MOUNTINFO, mounts_in, read_kernel_lines, read_kernel_text, text_in, unescaped
 
 from .file_identity import Identity, identity_of, loop_backing, number_of, status_of
 from .openers import openers_of
@@ -138,15 +138,12 @@ def _nodes(disk: Path) -> dict[str, str]:
 
 
 def _mounts(kernel: Kernel, nodes: Mapping[str, str]) -> Iterator[Use]:
-    for line in read_kernel_lines(kernel.mountinfo):
-        fields, _, filesystem = line.partition(" - ")
-        number, where = fields.split(" ")[2], unescaped(fields.split(" ")[4])
-        source = unescaped(filesystem.split(" ")[1])
+    for mount in mounts_in(kernel.mountinfo):
         # btrfs gives its mounts a number of their own; there the source names the device.
-        name = nodes.get(number) or _named(source, nodes)
+        name = nodes.get(mount.device) or _named(mount.source, nodes)
         if name:
-            yield Use(f"/dev/{name}", f"mounted at {where}", OTHER_DRIVE if where in _SYSTEM_MOUNTS
-                      else f"umount {shlex.quote(where)}")
+            yield Use(f"/dev/{name}", f"mounted at {mount.point}", OTHER_DRIVE if mount.point in _SYSTEM_MOUNTS
+                      else f"umount {shlex.quote(mount.point)}")
 
 
 def _swap(kernel: Kernel, nodes: Mapping[str, str], file: Path | str | None) -> Iterator[Use]:

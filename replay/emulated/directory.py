@@ -11,7 +11,7 @@ from pathlib import Path
 from blkreel.common.emulated import FILE, LINKS, RUN, UBLK
 from blkreel.common.errors import BlkreelError, UsageError, os_errors
 from blkreel.common.files.safe_files import lock_file
-from blkreel.common.system import closing_descriptor, read_kernel_lines, text_in
+from blkreel.common.system import closing_descriptor, mounts_in, text_in
 
 HELPER = Path(__file__).with_name("blkreel-emulate")
 _LOCK = "lock"
@@ -62,7 +62,7 @@ def remove(directory: Path, links: Path = LINKS) -> None:
         subprocess.run([HELPER, "--remove", node.removeprefix("/dev/ublkb"), "--inode", key], stderr=subprocess.DEVNULL)
     for device in devices_over(file):
         subprocess.run(["losetup", "--detach", device], stderr=subprocess.DEVNULL)
-    if any(line.split(" ")[4] == str(file) for line in read_kernel_lines("/proc/self/mountinfo")):
+    if any(mount.point == str(file) for mount in mounts_in()):
         subprocess.run(["umount", "--lazy", file], stderr=subprocess.DEVNULL)
     with suppress(OSError):
         (links / directory.name).unlink()
@@ -71,10 +71,10 @@ def remove(directory: Path, links: Path = LINKS) -> None:
     shutil.rmtree(directory, ignore_errors=True)
 
 
-def devices_over(file: Path, block: Path = Path("/sys/class/block")) -> list[str]:
-    """Loop devices over a mounted file."""
-    return [f"/dev/{entry.parent.parent.name}" for entry in sorted(block.glob("loop*/loop/backing_file"))
-            if text_in(entry) == str(file)]
+def devices_over(file: Path) -> list[str]:
+    """Loop devices over a file, or over those in a directory."""
+    return [f"/dev/{entry.parent.parent.name}" for entry in sorted(Path("/sys/block").glob("loop*/loop/backing_file"))
+            if f"{text_in(entry)}/".startswith(f"{file}/")]
 
 
 def link(name: str, device: str, links: Path = LINKS) -> Path:

@@ -172,7 +172,7 @@ def mount_id(path):
 
 
 def test_the_directories_of_an_overlay_with_any_names():
-    mount = Mount("/", "overlay", "overlay", (
+    mount = Mount("22", "0:40", "/", "overlay", "overlay", (
         ("rw", ""), ("lowerdir", r"/l\,1:/l\:2:l/RELATIVE::/data"), ("upperdir", "/with space"), ("workdir", "/w"),
         ("lowerdir+", "/more")))
     assert [str(path) for path in overlay_layers(mount)] == ["/with space", "/l,1", "/l:2", "/data", "/more"]
