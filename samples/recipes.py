@@ -100,7 +100,7 @@ def torrent_download(name: str) -> None:
             shutil.rmtree(directory, ignore_errors=True)
             directory.mkdir(parents=True)
 
-        with swarm(album, served, scratch.workspace.environment) as torrent:
+        with swarm(scratch.workspace, album, served) as torrent:
             command = download_command(torrent, directory, 25 << 20)
             # aria2c closes its file and leaves the rest to the page cache.
             scratch.record(name, ["sh", "-c", '"$@" && sync', "download", *command], before=empty, timed=False)

@@ -18,7 +18,7 @@ from blkreel.common.errors import BlkreelError, os_errors
 from blkreel.common.files.safe_files import caller_of_sudo, clear_directory, create, directory_at
 from blkreel.common.units import format_bytes, format_ns
 from blkreel.replay.emulated.file_system import unmount
-from blkreel.replay.emulated.host import available_memory_bytes
+from blkreel.replay.emulated.host import memory_bytes
 from blkreel.replay.emulated.session import check_backends
 from blkreel.replay.run.directory import LAYOUT as RUN_LAYOUT
 from blkreel.replay.simulated.spec import typical_drives
@@ -112,7 +112,7 @@ def _left_out(size: Size, has_root: bool) -> list[str]:
         check_backends()
     except BlkreelError as error:
         return [f"the emulated drive: {error}"]
-    free_bytes, needed_bytes = available_memory_bytes(), size.image_bytes + SPARE_BYTES
+    free_bytes, needed_bytes = memory_bytes("MemAvailable"), size.image_bytes + SPARE_BYTES
     if free_bytes < needed_bytes:
         return [f"the emulated drive: {format_bytes(free_bytes)} of memory available, {format_bytes(needed_bytes)} "
                 "required; stop other programs, or add --quick"]

@@ -6,11 +6,10 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from blkreel.common.emulated import HostCounts
-from blkreel.common.system import text_in
+from blkreel.common.system import CGROUPS, text_in
 
 # Free memory that a virtual machine returns to its host takes 1 to 2 ms per MB to come back.
 _REPORTED = Path("/sys/module/page_reporting/parameters/reported_kib")
-_GROUPS = Path("/sys/fs/cgroup")
 
 
 class HostCounter:
@@ -47,9 +46,10 @@ def _grown(now: int | None, before: int | None) -> int | None:
     return None if now is None or before is None else now - before
 
 
-def available_memory_bytes(proc: Path = Path("/proc")) -> int:
+def memory_bytes(name: str, proc: Path = Path("/proc")) -> int:
+    """MemAvailable or another count of the kernel; 0 if it has none."""
     for line in text_in(proc / "meminfo").splitlines():
-        if line.startswith("MemAvailable:"):
+        if line.startswith(f"{name}:"):
             return int(line.split()[1]) * 1024
     return 0
 
@@ -81,6 +81,6 @@ def own_group(name: str) -> Iterator[Path | None]:
 
 def _parent() -> Path | None:
     """Version 1: the tree of the blkio controller. Version 2: the root, if its children have the io controller."""
-    if (_GROUPS / "blkio/cgroup.procs").exists():
-        return _GROUPS / "blkio"
-    return _GROUPS if "io" in text_in(_GROUPS / "cgroup.subtree_control").split() else None
+    if (CGROUPS / "blkio/cgroup.procs").exists():
+        return CGROUPS / "blkio"
+    return CGROUPS if "io" in text_in(CGROUPS / "cgroup.subtree_control").split() else None

@@ -24,7 +24,7 @@ from blkreel.replay.simulated import state as simulated_state
 from blkreel.replay.simulated.spec import SimulatedDrive
 
 from . import directory as drive_directory
-from .host import HostCounter, available_memory_bytes
+from .host import HostCounter, memory_bytes
 from .image import open_image, state_file
 
 BACKENDS = ("fuse", "ublk")
@@ -207,7 +207,7 @@ def emulated(options: EmulateOptions, argv: list[str]) -> Iterator[EmulatedDrive
 
 
 def _check_memory(size_bytes: int) -> None:
-    available_bytes = available_memory_bytes()
+    available_bytes = memory_bytes("MemAvailable")
     if size_bytes + _SPARE_BYTES > available_bytes:
         raise UsageError(f"{format_bytes(available_bytes)} of memory available, "
                          f"{format_bytes(size_bytes + _SPARE_BYTES)} required",

@@ -9,6 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
+from blkreel.cli.demo.workspace import Workspace
 from blkreel.common.errors import BlkreelError
 
 _PIECE_LENGTH_POWER = 20
@@ -37,17 +38,17 @@ def make_payload(path: Path, size_bytes: int) -> None:
 
 
 @contextmanager
-def swarm(payload: Path, directory: Path, environment: Mapping[str, str]) -> Iterator[Path]:
+def swarm(workspace: Workspace, payload: Path, directory: Path) -> Iterator[Path]:
     """Seed `payload` during the block. directory: for the torrent file, the tracker's list and the logs.
 
     Yields the torrent file.
     """
-    tracker, torrent = _start_tracker(payload, directory, environment)
+    tracker, torrent = _start_tracker(workspace, payload, directory)
     seeder = None
     try:
         command = [*_ARIA2C, "--dir", payload.parent, "--bt-seed-unverified=true", "--seed-ratio=0",
                    f"--listen-port={_free_port()}", f"--stop-with-process={os.getpid()}", torrent]
-        seeder = _start(command, directory / "seeder.log", environment)
+        seeder = _start(command, directory / "seeder.log", workspace.environment)
         yield torrent
     finally:
         for process in (seeder, tracker):
@@ -81,8 +82,7 @@ def _last_words(log: Path) -> str:
     return lines[-1].strip() if lines else "no message"
 
 
-def _start_tracker(payload: Path, directory: Path,
-                   environment: Mapping[str, str]) -> tuple[subprocess.Popen[bytes], Path]:
+def _start_tracker(workspace: Workspace, payload: Path, directory: Path) -> tuple[subprocess.Popen[bytes], Path]:
     """Start a tracker; returns it and the torrent, which names its port.
 
     Tries several ports, since another process may take a free port before the tracker binds it.
@@ -91,16 +91,17 @@ def _start_tracker(payload: Path, directory: Path,
     for _ in range(_ATTEMPTS):
         port = _free_port()
         torrent.unlink(missing_ok=True)
-        _run("mktorrent", "-l", _PIECE_LENGTH_POWER, "-a", f"http://127.0.0.1:{port}/announce", "-o", torrent, payload)
+        workspace.run("mktorrent", "-l", _PIECE_LENGTH_POWER, "-a", f"http://127.0.0.1:{port}/announce", "-o", torrent,
+                      payload)
         # Debian's opentracker serves only torrents on its list, which it reads below its chroot directory.
         root = directory / "tracker"
         root.mkdir(exist_ok=True)
         root.chmod(0o755)  # opentracker runs as nobody
-        (root / "allowed").write_text(_info_hash(torrent) + "\n")
+        (root / "allowed").write_text(_info_hash(workspace, torrent) + "\n")
         (root / "allowed").chmod(0o644)
         log = directory / "tracker.log"
         command = ["opentracker", "-i", "127.0.0.1", "-p", port, "-d", root, "-w", "allowed"]
-        tracker = _start(command, log, environment)
+        tracker = _start(command, log, workspace.environment)
         if _answers(port, tracker):
             return tracker, torrent
         _stop(tracker)
@@ -121,19 +122,11 @@ def _answers(port: str, process: subprocess.Popen[bytes]) -> bool:
     return False
 
 
-def _info_hash(torrent: Path) -> str:
-    for line in _run(*_ARIA2C, "--show-files=true", torrent).splitlines():
+def _info_hash(workspace: Workspace, torrent: Path) -> str:
+    for line in workspace.run(*_ARIA2C, "--show-files=true", torrent).splitlines():
         if line.startswith("Info Hash:"):
             return line.split()[-1]
     raise BlkreelError(f"aria2c shows no hash of {torrent}", f"run: aria2c --show-files {torrent}")
-
-
-def _run(*command: object) -> str:
-    result = subprocess.run([str(word) for word in command], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
-                            stderr=subprocess.STDOUT, text=True)
-    if result.returncode:
-        raise BlkreelError(f"{command[0]} failed: {result.stdout.strip()}")
-    return result.stdout
 
 
 def _start(command: Sequence[object], log: Path, environment: Mapping[str, str]) -> subprocess.Popen[bytes]:

@@ -11,6 +11,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from blkreel.replay.emulated.host import memory_bytes
+
 _RETURNS_MEMORY = Path("/sys/module/page_reporting")
 _MOST_BYTES = 10 << 30
 _LEFT_BYTES = 3 << 30  # for others
@@ -37,14 +39,14 @@ def running(work: Callable[..., None], *arguments: Any) -> Iterator[None]:
 @contextmanager
 def warm_memory() -> Iterator[None]:
     """Take most of the free memory before the block, and release it in the block as fast as it is used up."""
-    size_bytes = min(_free_bytes() - _LEFT_BYTES, _MOST_BYTES) // _PIECE_BYTES * _PIECE_BYTES
+    size_bytes = min(memory_bytes("MemFree") - _LEFT_BYTES, _MOST_BYTES) // _PIECE_BYTES * _PIECE_BYTES
     if not _RETURNS_MEMORY.exists() or size_bytes <= 0:
         yield
         return
     with mmap.mmap(-1, size_bytes, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS) as memory:
         memory.madvise(mmap.MADV_HUGEPAGE)
         memory.madvise(_POPULATE_WRITE)
-        with running(_release, memory, size_bytes, _free_bytes() + _AHEAD_BYTES):
+        with running(_release, memory, size_bytes, memory_bytes("MemFree") + _AHEAD_BYTES):
             yield
 
 
@@ -52,13 +54,6 @@ def _release(memory: mmap.mmap, left_bytes: int, free_bytes: int, ended: threadi
     """free_bytes: what is to be free at any time."""
     os.sched_setscheduler(threading.get_native_id(), os.SCHED_RR, os.sched_param(_PRIORITY))
     while left_bytes and not ended.wait(_EVERY_S):
-        while left_bytes and _free_bytes() < free_bytes:
+        while left_bytes and memory_bytes("MemFree") < free_bytes:
             left_bytes -= _PIECE_BYTES
             memory.madvise(mmap.MADV_DONTNEED, left_bytes, _PIECE_BYTES)
-
-
-def _free_bytes() -> int:
-    for line in Path("/proc/meminfo").read_text().splitlines():
-        if line.startswith("MemFree:"):
-            return int(line.split()[1]) << 10
-    return 0

@@ -61,7 +61,7 @@ def test_without_fuse_the_emulated_drive_is_left_out_with_the_reason(monkeypatch
 
 def test_without_memory_the_emulated_drive_is_left_out_with_the_reason(monkeypatch):
     monkeypatch.setattr(demo_run, "check_backends", lambda: None)
-    monkeypatch.setattr(demo_run, "available_memory_bytes", lambda: 100 << 20)
+    monkeypatch.setattr(demo_run, "memory_bytes", lambda name: 100 << 20)
     (text,) = demo_run._left_out(demo_run.FULL, has_root=True)
     assert "105 MB of memory available" in text and text.endswith("stop other programs, or add --quick")
 

@@ -5,7 +5,7 @@ from emulated_accounts import calibration
 
 from blkreel.common.errors import UsageError
 from blkreel.replay.emulated.directory import claimed, link, sweep
-from blkreel.replay.emulated.host import HostCounter, available_memory_bytes
+from blkreel.replay.emulated.host import HostCounter, memory_bytes
 from blkreel.replay.emulated.session import beyond, with_size
 from blkreel.replay.simulated import spec
 
@@ -70,7 +70,7 @@ def test_missing_counts_are_none(tmp_path):
 
 def test_available_memory(tmp_path):
     (tmp_path / "meminfo").write_text("MemTotal: 9 kB\nMemAvailable:  2048 kB\n")
-    assert available_memory_bytes(tmp_path) == 2 << 20
+    assert memory_bytes("MemAvailable", tmp_path) == 2 << 20
 
 
 SLOW = "nil:1GiB,read_latency=100us,write_latency=100us,channels=4,read_bandwidth=500MB/s,write_bandwidth=500MB/s"
