@@ -7,6 +7,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
+from blkreel.traces.telemetry.spool import TelemetrySpool
+
 
 @dataclass(frozen=True)
 class Sensor:
@@ -53,26 +55,16 @@ _JOIN_S = 15.0
 _LATE_INTERVALS = 1.5  # two readings further apart than that have a missed one between them
 
 
-class SampleSink(Protocol):
-    """Gets the samples, in the sampler's thread. TelemetrySpool is one."""
-
-    def samples(self, monotonic_ns: int, values: Mapping[str, float], /) -> None: ...
-
-    def gap(self, name: str, from_ns: int, to_ns: int, /) -> None: ...
-
-    def note(self, name: str, text: str, /) -> None: ...
-
-
 class Sampler:
     """A thread that reads all its sources at each deadline; with `ends` once before and once after it, too.
 
     A source that fails is read again at the next deadline: a failure is a gap up to the next success, or to the end.
     """
 
-    def __init__(self, name: str, sources: Sequence[Source], period_s: float, sink: SampleSink, *, ends: bool = True,
-                 clock_ns: Callable[[], int] = time.monotonic_ns):
+    def __init__(self, name: str, sources: Sequence[Source], period_s: float, spool: TelemetrySpool, *,
+                 ends: bool = True, clock_ns: Callable[[], int] = time.monotonic_ns):
         self._period_ns, self._clock_ns = int(period_s * 1e9), clock_ns
-        self._sources = [_SampledSource(source, self._period_ns, sink, clock_ns) for source in sources]
+        self._sources = [_SampledSource(source, self._period_ns, spool, clock_ns) for source in sources]
         self._ends, self._ending = ends, threading.Event()
         self._start_ns = 0
         self._thread = threading.Thread(target=self._run, name=f"telemetry {name}", daemon=True)
@@ -115,8 +107,8 @@ class Sampler:
 class _SampledSource:
     """A source and its last success and failures, from which its gaps follow."""
 
-    def __init__(self, source: Source, period_ns: int, sink: SampleSink, clock_ns: Callable[[], int]):
-        self._source, self._period_ns, self._sink, self._clock_ns = source, period_ns, sink, clock_ns
+    def __init__(self, source: Source, period_ns: int, spool: TelemetrySpool, clock_ns: Callable[[], int]):
+        self._source, self._period_ns, self._spool, self._clock_ns = source, period_ns, spool, clock_ns
         self._last_ns: int | None = None
         self._failed_ns: int | None = None
         self._failures = 0
@@ -137,7 +129,7 @@ class _SampledSource:
                                           now_ns - self._last_ns > _LATE_INTERVALS * self._period_ns):
             self._gap(self._last_ns, now_ns)
         if values:
-            self._sink.samples(now_ns, values)
+            self._spool.samples(now_ns, values)
         self._failed_ns, self._last_ns = None, now_ns
 
     def end(self) -> None:
@@ -148,11 +140,11 @@ class _SampledSource:
 
     def _gap(self, begin_ns: int, end_ns: int) -> None:
         for sensor in self._source.sensors:
-            self._sink.gap(sensor.name, begin_ns, end_ns)
+            self._spool.gap(sensor.name, begin_ns, end_ns)
 
     def _note(self, text: str) -> None:
         for sensor in self._source.sensors:
-            self._sink.note(sensor.name, text)
+            self._spool.note(sensor.name, text)
 
 
 def _reason(error: Exception) -> str:

@@ -22,7 +22,7 @@ def rail_of_drive(disk: Path | None, sys_root: Path) -> SensorSet:
     chips = set(hwmon.chips_of(disk, sys_root)) if disk else set()
     for rail in hwmon.power_rails(sys_root).values():
         if rail.chip in chips:
-            return _as_power(rail.make_source, rail.sensor)
+            return _as_power(rail)
     return SensorSet(missing=[MissingSensor("power_w", "W", NO_METER)])
 
 
@@ -32,10 +32,10 @@ def rail_named(wanted: str, sys_root: Path) -> SensorSet:
     rapl_rails, missing = _rapl(sys_root, time.monotonic_ns)
     key = wanted.removeprefix("power_w.")
     if key in hwmon_rails:
-        return _as_power(hwmon_rails[key].make_source, hwmon_rails[key].sensor)
+        return _as_power(hwmon_rails[key])
     for rapl in rapl_rails:
         if rapl.sensors[0].name == f"power_w.{key}":
-            return _as_power(rapl.renamed, rapl.sensors[0])
+            return _as_power(rapl)
     for rail in missing:
         if rail.name == f"power_w.{key}":
             return SensorSet(missing=[MissingSensor("power_w", "W", rail.reason)])
@@ -44,8 +44,9 @@ def rail_named(wanted: str, sys_root: Path) -> SensorSet:
                                                             f"{', '.join(names) or 'none'}")])
 
 
-def _as_power(make_source: hwmon.MakeSource, sensor: Sensor) -> SensorSet:
-    return SensorSet([make_source(Sensor("power_w", "W", f"{sensor.source}, rail {sensor.rail}", sensor.rail))])
+def _as_power(rail: "hwmon.PowerRail | Rapl") -> SensorSet:
+    sensor = rail.sensors[0]
+    return SensorSet([rail.renamed(Sensor("power_w", "W", f"{sensor.source}, rail {sensor.rail}", sensor.rail))])
 
 
 def processor_rails(sys_root: Path) -> SensorSet:

@@ -1,20 +1,18 @@
 """Temperatures and power rails of the kernel's hwmon drivers (Documentation/hwmon/sysfs-interface.rst)."""
 
+import math
 import re
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from blkreel.common.system import text_in
-from blkreel.replay.telemetry.source import MissingSensor, Sensor, SensorSet, Source
+from blkreel.replay.telemetry.source import MissingSensor, Sensor, SensorSet
 
 from .sysfs import FileSensors, ancestors, number_in, slug
 
 _DRIVE_CHIPS = ("nvme", "drivetemp")
 _MILLI, _MICRO = 1e-3, 1e-6
-
-# Returns the source that reads a rail, under the name of the given sensor.
-MakeSource = Callable[[Sensor], Source]
 
 
 def chips_of(disk: Path, sys_root: Path) -> list[Path]:
@@ -57,13 +55,21 @@ def _why_no_temperature(disk: Path, sys_root: Path) -> str:
     return f"{disk.name} is not an NVMe, SATA or SAS drive, and has no sensor"
 
 
-@dataclass(frozen=True)
+@dataclass
 class PowerRail:
-    """A rail that a hwmon chip measures."""
+    """A rail that a hwmon chip measures. files: of its power, or of its volts and amperes, each with the factor to the
+    unit."""
 
     chip: Path
-    sensor: Sensor
-    make_source: MakeSource
+    sensors: list[Sensor]
+    files: dict[Path, float]
+
+    def renamed(self, sensor: Sensor) -> "PowerRail":
+        """The same rail under another name."""
+        return replace(self, sensors=[sensor])
+
+    def read(self) -> dict[str, float]:
+        return {self.sensors[0].name: math.prod(number_in(path) * factor for path, factor in self.files.items())}
 
 
 def power_rails(sys_root: Path) -> dict[str, PowerRail]:
@@ -75,22 +81,22 @@ def power_rails(sys_root: Path) -> dict[str, PowerRail]:
     rails: dict[str, PowerRail] = {}
     for chip in _chips(sys_root):
         name = text_in(chip / "name") or chip.name
-        for label, make_source in _rails_of_chip(chip):
+        for label, files in _rails_of_chip(chip):
             key = slug(f"{name}-{label}")
             if key in rails:
                 key = slug(f"{name}-{chip.name}-{label}")
-            rails[key] = PowerRail(chip, Sensor(f"power_w.{key}", "W", f"hwmon {name}", label), make_source)
+            rails[key] = PowerRail(chip, [Sensor(f"power_w.{key}", "W", f"hwmon {name}", label)], files)
     return rails
 
 
-def _rails_of_chip(chip: Path) -> Iterator[tuple[str, MakeSource]]:
+def _rails_of_chip(chip: Path) -> Iterator[tuple[str, dict[Path, float]]]:
     measured: set[int] = set()
     for path in [*_inputs(chip, "power", "input"), *_inputs(chip, "power", "average")]:
         number = _number_of(path)
         if number not in measured:
             measured.add(number)
             label = text_in(chip / f"power{number}_label") or f"power{number}"
-            yield label, _file_source(path)
+            yield label, {path: _MICRO}
     if measured:
         return
     for path in _inputs(chip, "curr", "input"):
@@ -98,26 +104,7 @@ def _rails_of_chip(chip: Path) -> Iterator[tuple[str, MakeSource]]:
         volts = chip / f"in{number}_input"
         if volts.exists():
             label = text_in(chip / f"curr{number}_label") or f"curr{number}"
-            yield label, _product_source(volts, path)
-
-
-def _file_source(path: Path) -> MakeSource:
-    return lambda sensor: FileSensors({sensor: (path, _MICRO)})
-
-
-def _product_source(volts: Path, amperes: Path) -> MakeSource:
-    return lambda sensor: _VoltsTimesAmperes(sensor, volts, amperes)
-
-
-class _VoltsTimesAmperes:
-    """volts, amperes: files in millivolts and milliamperes."""
-
-    def __init__(self, sensor: Sensor, volts: Path, amperes: Path):
-        self.sensors = [sensor]
-        self._volts, self._amperes = volts, amperes
-
-    def read(self) -> dict[str, float]:
-        return {self.sensors[0].name: number_in(self._amperes) * _MILLI * number_in(self._volts) * _MILLI}
+            yield label, {path: _MILLI, volts: _MILLI}
 
 
 def _chips(sys_root: Path) -> list[Path]:

@@ -90,10 +90,10 @@ def test_power_rails_of_chips(sys_tree):
                   curr1_label="M.2 3V3")
     sys_tree.chip("power_meter", power1_average=150000000, power1_label="System")
     rails = hwmon.power_rails(sys_tree.root)
-    values = {key: rail.make_source(rail.sensor).read()[rail.sensor.name] for key, rail in rails.items()}
+    values = {key: rail.read()[rail.sensors[0].name] for key, rail in rails.items()}
     assert values == pytest.approx({"ina226-power1": 4.2, "ina3221-m-2-3v3": 4.95, "ina3221-curr2": 0.05,
                                     "power-meter-system": 150})
-    assert rails["ina3221-m-2-3v3"].sensor.rail == "M.2 3V3"
+    assert rails["ina3221-m-2-3v3"].sensors[0].rail == "M.2 3V3"
 
 
 def test_two_chips_of_one_name_keep_their_rails_apart(sys_tree):
