@@ -99,18 +99,14 @@ class _Lines:
     keys: int | None = None
     suspend_requested = False
 
-    def __init__(self, show: Callable[[Interval, Sequence[str], ThreadNames, int], None] | None = None):
-        self._print = show
+    def __init__(self, show: Callable[[Interval, Sequence[str], ThreadNames, int], None]):
+        self.show = show
 
     def __enter__(self) -> "_Lines":
         return self
 
     def __exit__(self, *reason: object) -> None:
         pass
-
-    def show(self, interval: Interval, paths: Sequence[str], names: ThreadNames, realtime_ns: int) -> None:
-        assert self._print is not None
-        self._print(interval, paths, names, realtime_ns)
 
     def press(self, key: bytes) -> bool:
         """Handle a key; returns whether to quit."""
@@ -151,7 +147,7 @@ class _Screen(_Lines):
     """Draws on the whole terminal, and restores it at the end."""
 
     def __init__(self, console: Console, sort: str):
-        super().__init__()
+        super().__init__(self._show)
         self.console, self._view = console, LiveView(console, sort)
         self.keys = sys.stdin.fileno() if sys.stdin.isatty() else None
         self._terminal_settings: list[Any] | None = None
@@ -199,7 +195,7 @@ class _Screen(_Lines):
             self._live.refresh()
         return character in ("q", "Q", "")  # "": the terminal is closed
 
-    def show(self, interval: Interval, paths: Sequence[str], names: ThreadNames, realtime_ns: int) -> None:
+    def _show(self, interval: Interval, paths: Sequence[str], names: ThreadNames, realtime_ns: int) -> None:
         self._view.set_interval(interval, paths, names)
         self._live.refresh()
 

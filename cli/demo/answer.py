@@ -69,17 +69,13 @@ def _result(pairs: Pairs, where: str) -> str:
     if not pairs.is_valid:
         return f"no valid replay {where}"
     noise = ", within noise" if pairs.is_noise else ""
-    return f"{change(pairs.ratio)} {where} ({_times(pairs)}{noise})"
+    return f"{change(pairs.ratio)} {where} ({_seconds(pairs.alone_ns)} to {_seconds(pairs.beside_ns)} s{noise})"
 
 
 def _program_words(pairs: Pairs) -> str:
     if not pairs.is_valid:
         return "no valid result"
     return change(pairs.ratio) + (" (within noise)" if pairs.is_noise else "")
-
-
-def _times(pairs: Pairs) -> str:
-    return f"{_seconds(pairs.alone_ns)} to {_seconds(pairs.beside_ns)} s"
 
 
 def _seconds(value_ns: float) -> str:

@@ -54,7 +54,8 @@ class _Stored(TypedDict):
 def table() -> Table:
     """`commands`: name -> parameters. `values`: what of completion.py -> [value, description]. Built if it is not
     stored, or is of another installation."""
-    path, key = _path(), [__version__, Path(__file__).stat().st_ctime_ns]
+    path = user_directory("XDG_CACHE_HOME", ".cache") / "blkreel/completion.json"
+    key = [__version__, Path(__file__).stat().st_ctime_ns]
     with suppress(OSError, ValueError):
         stored = read_json(path, _Stored)
         if stored["key"] == key and stored["commands"].keys() == all_commands().keys():
@@ -62,10 +63,6 @@ def table() -> Table:
     built = {"key": key, "commands": _commands(), "values": _values()}
     _store(path, built)
     return built
-
-
-def _path() -> Path:
-    return user_directory("XDG_CACHE_HOME", ".cache") / "blkreel/completion.json"
 
 
 def _store(path: Path, built: Table) -> None:

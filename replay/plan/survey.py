@@ -3,7 +3,7 @@
 They come from the trace's metadata, from the cache of an earlier replay, or from one pass over the trace.
 """
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any
@@ -100,8 +100,7 @@ def choose_device(trace: Trace, number: int | None, option: str = "--device ") -
     counts = device_ios(trace)
     if not counts:
         raise _nothing_to_replay(trace, "holds no I/O")
-    names = trace.metadata.get("devices") or []
-    listing = ", ".join(f"{device} ({_name(names, device)}, {count:,} I/Os)" for device, count in counts.items())
+    listing = ", ".join(f"{device} ({_name(trace, device)}, {count:,} I/Os)" for device, count in counts.items())
     if number is None and len(counts) > 1:
         extract = command_line("slice", trace.path, "--device", min(counts), "-o", "one.parquet")
         raise UsageError(f"{trace.name} holds the I/O of {len(counts)} devices: {listing}",
@@ -133,8 +132,8 @@ def survey_trace(trace: Trace, devices: Collection[int], idle: IdlePolicy, block
         if idle.cap_ns is not None:
             survey_cache.store(trace, _idle_key(devices, idle), {"removed_ns": removed_ns}, {})
     assert surveys is not None
-    for device in devices:
-        _check_device(trace, surveys.get(device))
+    if any(device not in surveys or not surveys[device].ios for device in devices):
+        raise _nothing_to_replay(trace, "holds no I/O that moves data or flushes")
     first_ns = min(surveys[device].first_submit_ns for device in devices)
     last_ns = max(surveys[device].last_submit_ns for device in devices)
     survey = TraceSurvey(first_ns, last_ns, removed_ns, {})
@@ -151,8 +150,7 @@ def survey_trace(trace: Trace, devices: Collection[int], idle: IdlePolicy, block
 
 def source_bytes(trace: Trace, device: int) -> int | None:
     """The size of the traced device; None if the trace has none."""
-    devices = trace.metadata.get("devices") or []
-    size = devices[device].get("size_bytes") if 0 <= device < len(devices) else None
+    size = traced_device(trace, device).get("size_bytes")
     return size if isinstance(size, int) and size > 0 else None
 
 
@@ -261,17 +259,17 @@ def _idle_key(devices: list[int], idle: IdlePolicy) -> str:
     return f"idle:{idle.cap_ns}:{','.join(map(str, devices))}"
 
 
-def _check_device(trace: Trace, survey: DeviceSurvey | None) -> None:
-    if survey is None or not survey.ios:
-        raise _nothing_to_replay(trace, "holds no I/O that moves data or flushes")
-
-
 def _nothing_to_replay(trace: Trace, why: str) -> TraceError:
     return TraceError(f"{trace.name} {why}: there is nothing to replay",
                       "capture a workload that reaches its drive: blkreel capture --cold")
 
 
-def _name(devices: Sequence[dict[str, Any]], index: int) -> str:
-    if 0 <= index < len(devices):
-        return str(devices[index].get("name") or devices[index].get("model") or "unnamed")
-    return "unnamed"
+def traced_device(trace: Trace, number: int) -> dict[str, Any]:
+    """The description of a device; empty if the trace has none."""
+    devices = trace.metadata.get("devices") or []
+    return devices[number] if 0 <= number < len(devices) else {}
+
+
+def _name(trace: Trace, number: int) -> str:
+    device = traced_device(trace, number)
+    return str(device.get("name") or device.get("model") or "unnamed")

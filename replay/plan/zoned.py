@@ -6,7 +6,6 @@ refused before the first write, because a replay that leaves writes out has no m
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import Any
 
 import numpy as np
 
@@ -22,7 +21,7 @@ from blkreel.traces.samples import called
 
 from .extents import MappedBlocks
 from .mapping import Mapping
-from .survey import OnRows
+from .survey import OnRows, traced_device
 
 _APPEND, _RESET, _RESET_ALL, _OPEN, _CLOSE, _FINISH = (
     OPS[name] for name in ("zone_append", "zone_reset", "zone_reset_all", "zone_open", "zone_close", "zone_finish"))
@@ -141,7 +140,7 @@ def plan_zones(trace: Trace, target: Target, device: int, mapping: Mapping, *, p
     zones = zones_of(target)
     if zones is None or not zones.has_pointers:
         return None
-    name, source = called(trace.path), _source(trace, device)
+    name, source = called(trace.path), traced_device(trace, device)
     on_zones = f"{target.path}, which has zones of {format_bytes(zones.zone_bytes)}"
     source_bytes = source.get("zone_bytes") or 0
     if source_bytes and source_bytes != zones.zone_bytes:
@@ -195,11 +194,6 @@ def check_options(zoned: bool, *, dependent: bool, streams: bool, threads: int |
     if threads not in (1, "auto"):
         raise UsageError(f"--threads {threads} does not keep the order of writes, which a zoned drive needs",
                          "leave out --threads")
-
-
-def _source(trace: Trace, device: int) -> dict[str, Any]:
-    devices = trace.metadata.get("devices") or []
-    return devices[device] if 0 <= device < len(devices) else {}
 
 
 def _rows(trace: Trace, device: int, mapping: Mapping) -> Iterator[tuple[np.ndarray, ...]]:

@@ -57,7 +57,7 @@ def _blocks_on(target: Target, plan: Plan) -> BlockSet:
 
 def _compares(plan: TracePlan, device: int) -> Iterator[tuple[np.ndarray, np.ndarray]]:
     for batch in plan.trace.batches(COLUMNS):
-        io, _, _ = select({name: batch[name].to_numpy() for name in COLUMNS}, device, 0)
+        io, _, _ = select(batch, device, 0)
         is_compare = io["op"] == OPS["compare"]
         yield io["offset_bytes"][is_compare], io["length_bytes"][is_compare]
 

@@ -67,7 +67,7 @@ def _not_atomic(plan: TracePlan, drive: DrivePlan, limits: tuple[int, int]) -> i
     """The number of atomic writes of the trace that the drive does not take as such. Reads the trace."""
     count = 0
     for batch in plan.trace.batches(COLUMNS):
-        io, _, _ = select({name: batch[name].to_numpy() for name in COLUMNS}, drive.device, 0)
+        io, _, _ = select(batch, drive.device, 0)
         atomic = io["flags"] & FLAGS["atomic"] != 0
         start, end = drive.mapping.map(io["offset_bytes"][atomic], io["length_bytes"][atomic])
         length = end - start

@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/loop.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/ioctl.h>
@@ -105,7 +106,7 @@ int loop_attach(struct loop_device *loop, const char *path, uint32_t block_bytes
 	return 0;
 }
 
-bool loop_is_attached(const struct loop_device *loop, const char *path)
+static bool is_attached(const struct loop_device *loop, const char *path)
 {
 	char backing[300];
 
@@ -117,7 +118,7 @@ void loop_detach(struct loop_device *loop, const char *path)
 {
 	int fd CLEANUP_CLOSE = -1;
 
-	if (!loop_is_attached(loop, path))
+	if (!is_attached(loop, path))
 		return;
 	if (loop->read_ahead_kb[0])
 		write_setting(loop, "queue/read_ahead_kb", loop->read_ahead_kb);

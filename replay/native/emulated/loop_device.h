@@ -2,7 +2,6 @@
 /* The loop device over the file of an emulated drive. */
 #pragma once
 
-#include <stdbool.h>
 #include <stdint.h>
 
 struct loop_device {
@@ -20,6 +19,3 @@ int loop_attach(struct loop_device *loop, const char *path, uint32_t block_bytes
  * if something else has been attached since.
  */
 void loop_detach(struct loop_device *loop, const char *path);
-
-/* Whether it is still attached over the file. */
-bool loop_is_attached(const struct loop_device *loop, const char *path);
