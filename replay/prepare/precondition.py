@@ -35,8 +35,7 @@ class Preparation:
     """Runs the steps of a state. The target must have passed the safety checks before run() is called.
 
     erase: one of erase.KINDS. by: the command, for the record. restart: do not resume. notify: gets messages about
-    what is resumed and what is discarded. verifies: whether to read back what was written. resume_hint: the remedy
-    after an interruption.
+    what is resumed and what is discarded. resume_hint: the remedy after an interruption.
     """
 
     target: Target
@@ -49,7 +48,6 @@ class Preparation:
     by: str = "blkreel precondition"
     restart: bool = False
     notify: Callable[[str], None] = lambda text: None
-    verifies: bool = True
     resume_hint: str = "run the same command again to resume"
     written_bytes: int = 0
 
@@ -211,11 +209,9 @@ class Preparation:
                                        "read the kernel log: dmesg | tail") from error
 
     def _verify(self) -> int:
-        """Number of blocks read back; 0 if that is impossible or was not requested."""
+        """Number of blocks read back; 0 if that is impossible."""
         if self.target.is_nil:
             self._record.notes.append("not read back: the target holds no data")
-            return 0
-        if not self.verifies:
             return 0
         try:
             verified = verify(self.target, self.state.filled, self.payload, self.seed, self.progress,

@@ -24,13 +24,12 @@ class OptionsAccount(TypedDict):
 class TelemetryOptions:
     """sample_hz: of all sensors except those that query the drive itself, which are read once per second at most.
 
-    smart_every_s: of NVMe drives during a run; 0 for never. power_sensor: CHIP-LABEL of hwmon, or a rail of powercap.
-    ocp_log: query the OCP logs of an NVMe drive even if it does not list them.
+    power_sensor: CHIP-LABEL of hwmon, or a rail of powercap. ocp_log: query the OCP logs of an NVMe drive even if
+    it does not list them.
     Raises UsageError for more than one of power_command, power_log and power_sensor: the drive has one meter.
     """
 
     sample_hz: float = 2.0
-    smart_every_s: float = 30.0
     power_command: str | None = None
     power_log: PowerLog | None = None
     power_sensor: str | None = None

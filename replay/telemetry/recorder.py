@@ -29,6 +29,7 @@ from .source import MissingSensor, Sampler, SensorSet, Source
 
 # hwmon caches an NVMe drive's answer for a second, and a SATA drive finishes its queue before it answers.
 _DRIVE_PERIOD_S = 1.0
+_SMART_PERIOD_S = 30.0  # of NVMe drives
 _WRITES = (*WRITE_CODES, OPS["write_zeroes"])
 _SIMULATED = "simulated"
 
@@ -175,8 +176,7 @@ class Recorder:
         for drive in self._drives:
             drive.declare_external_ios_missing()
         live = [drive.smart for drive in self._drives if drive.smart is not None and drive.smart.is_live]
-        if options.smart_every_s:
-            self._sample("smart", live, options.smart_every_s, spool, ends=False)
+        self._sample("smart", live, _SMART_PERIOD_S, spool, ends=False)
         if self._command is not None:
             self._command.begin()
 

@@ -33,6 +33,12 @@ from blkreel.traces.spool.spool import recover
 ROWS = 600
 
 
+@pytest.fixture(autouse=True)
+def unread(monkeypatch):
+    """The engine writes nothing that could be read back."""
+    monkeypatch.setattr(Preparation, "_verify", lambda self: 0)
+
+
 def test_a_run_is_a_trace_that_names_its_source(plan, tmp_path):
     account = replay(plan, tmp_path / "run", FakeEngine())
     run = open_trace(tmp_path / "run")
@@ -208,7 +214,7 @@ def test_outputs_that_are_in_the_way(plan, tmp_path):
 def test_a_prepared_drive_is_remembered_with_what_was_written_since(plan, tmp_path, target):
     engine = FakeEngine()
     state = state_for("full", target.size_bytes, target.block_bytes, seed=1)
-    Preparation(target, state, 1, progress, engine=engine, verifies=False).run()
+    Preparation(target, state, 1, progress, engine=engine).run()
     assert [sum(int(batch["length_bytes"].sum()) for batch in rows) for _, rows in engine.calls] == [8 << 20, 8 << 20]
     remembered = drive_state.load(target)
     assert (remembered.name, remembered.filled_bytes) == ("full", 8 << 20)
@@ -239,11 +245,11 @@ def test_a_preparation_that_fails_leaves_the_state_unknown(target):
 
     state = state_for("client", target.size_bytes, target.block_bytes, seed=1, rest_ns=0)
     with pytest.raises(BlkreelError, match=r"filling .*ENOSPC.*df -h"):
-        Preparation(target, state, 1, progress, engine=FakeEngine(spoil), verifies=False).run()
+        Preparation(target, state, 1, progress, engine=FakeEngine(spoil)).run()
     assert drive_state.load(target).name is None
     volume = replace(target, drive=replace(target.drive, kind="dm", backing_file=""))
     with pytest.raises(BlkreelError, match="ENOSPC.*thin pool"):
-        Preparation(volume, state, 1, progress, engine=FakeEngine(spoil), verifies=False).run()
+        Preparation(volume, state, 1, progress, engine=FakeEngine(spoil)).run()
 
 
 def test_a_drive_that_refuses_discards_is_prepared_with_a_note(target):
@@ -252,7 +258,7 @@ def test_a_drive_that_refuses_discards_is_prepared_with_a_note(target):
             rows["status"][:] = -errno.EOPNOTSUPP
 
     state = state_for("full", target.size_bytes, target.block_bytes, seed=1)
-    prepared = Preparation(target, state, 1, progress, engine=FakeEngine(spoil), verifies=False).run()
+    prepared = Preparation(target, state, 1, progress, engine=FakeEngine(spoil)).run()
     assert prepared.name == "full"
     assert "refused" in prepared.notes[0]
 
@@ -275,7 +281,7 @@ def test_rounds_go_on(target, slower, rounds, note):
 
     engine = FakeEngine(spoil)
     state = state_for("pts", target.size_bytes, target.block_bytes, seed=1)
-    prepared = Preparation(target, state, 1, progress, engine=engine, verifies=False).run()
+    prepared = Preparation(target, state, 1, progress, engine=engine).run()
     assert len(engine.calls) == 3 + rounds
     assert prepared.notes[0].startswith(note)
     assert len({options.seed for options, _ in engine.calls}) == len(engine.calls)
@@ -287,7 +293,7 @@ def test_a_state_that_cannot_be_remembered(target, monkeypatch):
     engine = FakeEngine()
     state = state_for("full", target.size_bytes, target.block_bytes, seed=1)
     with pytest.raises(BlkreelError, match="cannot save the state of .*export BLKREEL_STATE_DIR=DIR"):
-        Preparation(target, state, 1, progress, engine=engine, verifies=False).run()
+        Preparation(target, state, 1, progress, engine=engine).run()
     assert not engine.calls
 
 

@@ -219,12 +219,13 @@ esac''')
     assert recorder.latency_logs() == {} and "exited with 1" in recorder.account()["missing"]["latency_log.nvme0n1"]
 
 
-def test_who_asks_smart_finds_what_changed(nvme, sys_root, tmp_path, nvme_cli):
+def test_who_asks_smart_finds_what_changed(nvme, sys_root, tmp_path, nvme_cli, monkeypatch):
+    monkeypatch.setattr("blkreel.replay.telemetry.recorder._SMART_PERIOD_S", 0.2)
     (tmp_path / "count").write_text("4")
     nvme_cli(f'''echo "{{\\"critical_warning\\": 0, \\"temperature\\": 345, \\"media_errors\\": 0,
 \\"thm_temp1_trans_count\\": $(cat {tmp_path}/count), \\"host_read_commands\\": 9}}"''')
     (sys_root / "class/hwmon/hwmon0").unlink()
-    account, found = record(nvme, tmp_path, TelemetryOptions(smart_every_s=0.2), sys_root=sys_root, seconds=0.7,
+    account, found = record(nvme, tmp_path, TelemetryOptions(), sys_root=sys_root, seconds=0.7,
                             during=lambda: (tmp_path / "count").write_text("6"))
     assert account["throttled"] == 2
     assert account["smart"]["changed"] == {"thermal_1_transitions": 2}
