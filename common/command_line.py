@@ -32,6 +32,11 @@ def command_line(*arguments: object) -> str:
     return as_typed(" ".join([PROGRAM, *(quoted(str(argument)) for argument in arguments)]))
 
 
+def running_words() -> list[str]:
+    """The running command with its arguments, to be given again."""
+    return [PROGRAM, *sys.argv[1:]]
+
+
 def quoted(word: str) -> str:
     """A word of a command for a shell; with control characters or bytes that are not UTF-8 as for bash and zsh."""
     if printable(word) == word:

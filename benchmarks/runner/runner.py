@@ -4,7 +4,7 @@ import shlex
 import zlib
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, replace
 from itertools import takewhile
 from pathlib import Path
 from typing import Any
@@ -56,7 +56,7 @@ _MAX_SPANS = 100_000
 class BenchmarkRunner:
     """Runs one benchmark on one drive: the steps of `record` that are not done.
 
-    destroy, argv: from the command line, for the safety checks before each step. erase: one of erase.KINDS. notify:
+    destroy: from the command line, for the safety checks before each step. erase: one of erase.KINDS. notify:
     gets messages for the user. on_step(number, steps): called before each step, with its number from 1.
     """
 
@@ -65,7 +65,6 @@ class BenchmarkRunner:
     seed: int
     progress: Progress
     destroy: str | None = None
-    argv: list[str] = field(default_factory=list)
     payload: Payload = Payload()
     engine: Engine = run_engine
     erase: str = "discard"
@@ -302,7 +301,7 @@ class BenchmarkRunner:
         return f"{self.record.header['label']}: {step.title}"
 
     def _check(self, *, writes: bool) -> None:
-        safety.check(self.target, writes=writes, destroy=self.destroy, argv=self.argv)
+        safety.check(self.target, writes=writes, destroy=self.destroy)
 
 
 def check_traces(steps: list[BenchmarkStep], target: Target) -> None:

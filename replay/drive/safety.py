@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
 
+from blkreel.common.command_line import running_words
 from blkreel.common.device import Drive
 from blkreel.common.errors import BlkreelError, SafetyError, UsageError
 from blkreel.common.files.safe_files import write_file
@@ -33,12 +34,12 @@ _SAMPLE_BYTES = 1 << 20
 _accepted: set[TargetIdentity] = set()  # by this process: its first run may fill the holes before the next check
 
 
-def check(target: Target, *, writes: bool, destroy: str | None, argv: list[str], kernel: Kernel | None = None,
+def check(target: Target, *, writes: bool, destroy: str | None, kernel: Kernel | None = None,
           other_words: Sequence[str] = ()) -> list[str]:
     """Raise SafetyError unless the target is unused and, if it is written, its loss was confirmed.
 
-    destroy: the serial that the user gave. argv: the command line, for the remedy. other_words: confirmations
-    of other drives, for the remedy. Returns warnings about checks that were impossible.
+    destroy: the serial that the user gave. other_words: confirmations of other drives, for the remedy. Returns warnings
+    about checks that were impossible.
     """
     if target.is_nil:
         return []
@@ -47,11 +48,11 @@ def check(target: Target, *, writes: bool, destroy: str | None, argv: list[str],
     kernel = kernel or Kernel()
     refuse_used(target, uses_of(target, kernel))
     unseen = refuse_opened(target, kernel)
-    _check_exclusive(target, argv)
+    _check_exclusive(target)
     warnings = []
     if unseen and _is_first_of_boot():
         rights = "have capabilities that this one lacks" if os.geteuid() == 0 else "are of other users"
-        remedy = "" if os.geteuid() == 0 else f"; run as root: sudo {shlex.join(argv)}"
+        remedy = "" if os.geteuid() == 0 else f"; run as root: sudo {shlex.join(running_words())}"
         processes = "1 process" if unseen == 1 else f"{unseen} processes"
         warnings.append(f"open files of {processes} were not checked for {target.path}: they {rights}{remedy}")
     if not writes:
@@ -69,17 +70,17 @@ def check(target: Target, *, writes: bool, destroy: str | None, argv: list[str],
     if owner is None and destroy is None and is_file and _has_data(target):
         raise SafetyError(f"{target.path} has data, and this overwrites it: it has no holes, as truncate makes them, "
                           "and blkreel has not used it as a drive",
-                          f"to confirm: {confirmed_command(argv, *other_words, str(target.path))}")
+                          f"to confirm: {_confirmed_command(*other_words, str(target.path))}")
     if owner is None and destroy is not None and not _names(destroy, target):
         raise SafetyError(f"--destroy {destroy!r} does not name {target.path}",
-                          f"leave it out, or give the path: {confirmed_command(argv, *other_words, str(target.path))}")
+                          f"leave it out, or give the path: {_confirmed_command(*other_words, str(target.path))}")
     if is_file:
         _accept(target)
     if owner and destroy != confirmation(owner):
         wrong = f"--destroy {destroy!r} does not name {owner.path}" if destroy else f"this overwrites {owner.path}"
         about = ", ".join(part for part in (owner.model, format_bytes(owner.size_bytes)) if part)
         raise SafetyError(f"{wrong} ({about}) and all data on it would be lost",
-                          f"to confirm: {confirmed_command(argv, *other_words, confirmation(owner))}")
+                          f"to confirm: {_confirmed_command(*other_words, confirmation(owner))}")
     return warnings
 
 
@@ -94,8 +95,7 @@ def _is_first_of_boot() -> bool:
     return True
 
 
-def check_all(targets: list[tuple[Target, bool]], *, destroy: Sequence[str], argv: list[str],
-              kernel: Kernel | None = None) -> list[str]:
+def check_all(targets: list[tuple[Target, bool]], *, destroy: Sequence[str], kernel: Kernel | None = None) -> list[str]:
     """check() for each target and whether it is written to; of `destroy` one must name it. Nothing is written yet."""
     kernel = kernel or Kernel()
     warnings = []
@@ -108,7 +108,7 @@ def check_all(targets: list[tuple[Target, bool]], *, destroy: Sequence[str], arg
         own_word = named if named in destroy else (destroy[0] if len(targets) == 1 and destroy else None)
         other_words = [word for word in destroy if word != named] if len(targets) > 1 else []
         matched |= {word for word in destroy if word == named}
-        warnings += check(target, writes=writes, destroy=own_word, argv=argv, kernel=kernel, other_words=other_words)
+        warnings += check(target, writes=writes, destroy=own_word, kernel=kernel, other_words=other_words)
     unmatched = [word for word in destroy if word not in matched]
     if unmatched and any(writes for _, writes in targets):
         raise SafetyError(f"--destroy {unmatched[0]!r} names no drive that this overwrites", "leave it out")
@@ -159,10 +159,10 @@ def confirmation(drive: Drive) -> str:
     return drive.serial or f"{drive.name}:{drive.size_bytes}"
 
 
-def confirmed_command(argv: list[str], *words: str) -> str:
+def _confirmed_command(*words: str) -> str:
     """The command line with the required `--destroy`, and not a dry run."""
     arguments, skip = [], False
-    for word in argv:
+    for word in running_words():
         if word == "--dry-run":
             continue
         if skip or word.startswith("--destroy"):
@@ -172,7 +172,7 @@ def confirmed_command(argv: list[str], *words: str) -> str:
     return shlex.join([*arguments, *(part for word in words for part in ("--destroy", word))])
 
 
-def _check_exclusive(target: Target, argv: list[str]) -> None:
+def _check_exclusive(target: Target) -> None:
     """Ask the kernel: mounts of other namespaces show up nowhere else."""
     node = target.drive.path
     if target.block is None or is_held(target):
@@ -184,7 +184,7 @@ def _check_exclusive(target: Target, argv: list[str]) -> None:
             raise held_by_others(node) from None
         if error.errno in (errno.EACCES, errno.EPERM):
             raise BlkreelError(f"{node} cannot be opened: {error.strerror}",
-                               f"run as root: sudo {shlex.join(argv)}") from None
+                               f"run as root: sudo {shlex.join(running_words())}") from None
         raise BlkreelError(f"{node} cannot be opened: {error.strerror}", "list drives with: blkreel drives") from None
 
 

@@ -19,7 +19,7 @@ def state_file(image: Path) -> Path:
     return image.with_name(f"{image.name}.state")
 
 
-def open_image(image: Path, size_bytes: int, stack: ExitStack, argv: list[str]) -> int:
+def open_image(image: Path, size_bytes: int, stack: ExitStack) -> int:
     """A descriptor for direct I/O of the image, locked until the stack is closed. A missing image is created.
 
     If anything fails before the stack is closed with pop_all(), a created image is removed. Raises UsageError if the
@@ -29,7 +29,7 @@ def open_image(image: Path, size_bytes: int, stack: ExitStack, argv: list[str]) 
     if is_new:
         _check_room(image, size_bytes)
     else:
-        _check_existing(image, size_bytes, argv)
+        _check_existing(image, size_bytes)
     try:
         new_only = os.O_CREAT | os.O_EXCL if is_new else 0
         descriptor = os.open(image, os.O_RDWR | os.O_DIRECT | os.O_CLOEXEC | new_only, 0o600)
@@ -61,7 +61,7 @@ def _check_room(image: Path, size_bytes: int) -> None:
                          "give a smaller drive: --size SIZE, or an image on another disk")
 
 
-def _check_existing(image: Path, size_bytes: int, argv: list[str]) -> None:
+def _check_existing(image: Path, size_bytes: int) -> None:
     try:
         status = image.stat()
     except OSError as error:
@@ -72,7 +72,7 @@ def _check_existing(image: Path, size_bytes: int, argv: list[str]) -> None:
     if status.st_size != size_bytes:
         raise UsageError(f"{image} has {status.st_size:,} bytes, the drive {size_bytes:,}",
                          f"give the drive its size: --size {status.st_size}")
-    check(find_target(image), writes=False, destroy=None, argv=argv)
+    check(find_target(image), writes=False, destroy=None)
 
 
 def _allocate(descriptor: int, image: Path, size_bytes: int) -> None:

@@ -185,13 +185,13 @@ class _Server:
 
 
 @contextmanager
-def emulated(options: EmulateOptions, argv: list[str]) -> Iterator[EmulatedDrive]:
+def emulated(options: EmulateOptions) -> Iterator[EmulatedDrive]:
     """Start a drive; at the end of the block it is taken down, even if programs still use it."""
     drive, image = options.drive, options.image
     if image is None:
         _check_memory(drive.size_bytes)
     with ExitStack() as stack:
-        image_fd = open_image(image, drive.size_bytes, stack, argv) if image else None
+        image_fd = open_image(image, drive.size_bytes, stack) if image else None
         run_directory, lock = stack.enter_context(drive_directory.claimed(options.name))
         errors = stack.enter_context(tempfile.TemporaryFile("w+"))
         server = _Server(_start(options, run_directory, errors, image_fd, lock, stack), errors)

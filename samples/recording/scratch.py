@@ -250,7 +250,7 @@ def emulated_drive(size_bytes: int, typical: str, spare_bytes: int = 64 << 20) -
     options = EmulateOptions(drive, typical.removeprefix(spec.PREFIX), accept_inexact=True)
     with ExitStack() as stack:
         with _before_others(_SERVER_PRIORITY):
-            running = stack.enter_context(emulated(options, sys.argv))
+            running = stack.enter_context(emulated(options))
         workspace = stack.enter_context(workspace_below(WORK, "blkreel-samples"))
         stack.enter_context(_in_own_group())
         loop = LoopDrive(Path(running.device), RUN / options.name / FILE, direct=True)

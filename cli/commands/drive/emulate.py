@@ -4,7 +4,6 @@ import os
 import re
 import signal
 import subprocess
-import sys
 import time
 from contextlib import suppress
 from dataclasses import replace
@@ -75,7 +74,6 @@ def command(ctx: click.Context, drive: str, size: int | None, memory: bool, imag
     """
     if memory and image:
         raise UsageError("--memory and --image exclude each other", "omit one of them")
-    argv = ["blkreel", *sys.argv[1:]]
     words: list[str] = ctx.meta[KEY]
     if words:
         refuse_missing(words)
@@ -90,7 +88,7 @@ def command(ctx: click.Context, drive: str, size: int | None, memory: bool, imag
     file_system = FileSystem.checked(fs, mount, image, force)
     signals = _Signals()
     with (handled_signals(dict.fromkeys((signal.SIGINT, signal.SIGTERM, signal.SIGHUP), signals.receive)),
-          emulated(options, argv) as running):
+          emulated(options) as running):
         warn(f"this machine cannot reach {limit}" for limit in running.account["beyond"])
         if described.fitted and (limit := limit_of_fit(FittedReads(described.fitted).account())):
             warn([limit])

@@ -2,7 +2,6 @@
 
 import functools
 import re
-import sys
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -90,7 +89,7 @@ def command(device: str, name: str, destroy: str | None, erase: str | None, span
                               Payload(compressible, duplicates), erase=erase or "discard", restart=restart,
                               notify=notice)
     preparation.check()
-    check = functools.partial(safety.check, target, writes=True, destroy=destroy, argv=["blkreel", *sys.argv[1:]])
+    check = functools.partial(safety.check, target, writes=True, destroy=destroy)
     if dry_run:
         warn(safety.forecast(check))
         _show_steps(target, state, preparation.erase, as_json)

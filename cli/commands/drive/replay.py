@@ -209,8 +209,7 @@ def command(trace: str, targets: tuple[str, ...], output: str | None, paces: tup
 
 
 def _check_drives(plan: Plan, destroy: Sequence[str]) -> list[str]:
-    return safety.check_all([(drive.target, drive.writes) for drive in plan.drives], destroy=destroy,
-                            argv=["blkreel", *sys.argv[1:]])
+    return safety.check_all([(drive.target, drive.writes) for drive in plan.drives], destroy=destroy)
 
 
 _Plans = tuple[Plan, TracePlan | None]  # of a run, and of its baseline

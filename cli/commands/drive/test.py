@@ -26,6 +26,7 @@ from blkreel.cli.ui.benchmark_plan import explain, list_tests, show_steps, time_
 from blkreel.cli.ui.benchmark_summary import show, write_results
 from blkreel.cli.ui.progress import progress
 from blkreel.cli.ui.step_progress import StepProgress, display_name
+from blkreel.common.command_line import running_words
 from blkreel.common.console import Console, Detail, notice, warn
 from blkreel.common.device import describe
 from blkreel.common.errors import BlkreelError, SafetyError, UsageError
@@ -121,7 +122,7 @@ def command(name: str | None, listed: bool, explained: bool, device: str | None,
         check_states(steps, target, erase, progress)
         check_traces(steps, target)
         warn(filter(None, [space_warning(output, steps) if output else None]))
-        check = functools.partial(safety.check, target, writes=True, destroy=destroy, argv=["blkreel", *sys.argv[1:]])
+        check = functools.partial(safety.check, target, writes=True, destroy=destroy)
         if dry_run:
             warn(safety.forecast(check))
             show_steps(recipe, values, steps, target, scale, as_json)
@@ -166,9 +167,8 @@ def _runner(record: BenchmarkRecord, target: Target, destroy: str | None, teleme
               file=sys.stderr)
         step_progress.begin(number, steps)
 
-    return BenchmarkRunner(record, target, record.header["seed"], step_progress, destroy, ["blkreel", *sys.argv[1:]],
-                           Payload(**record.header["payload"]), erase=record.header["erase"],
-                           notify=notice,
+    return BenchmarkRunner(record, target, record.header["seed"], step_progress, destroy,
+                           Payload(**record.header["payload"]), erase=record.header["erase"], notify=notice,
                            telemetry=telemetry, on_step=begin_step)
 
 
@@ -209,7 +209,7 @@ def _resumed_runner(resumed: _Resumed, device: str | None, destroy: str | None, 
         if device is None and is_named_only(target):
             raise SafetyError(f"this overwrites {target.path}, which only {record.path} names",
                               f"to confirm: {_called_with('--on', str(target.path))}")
-        warn(safety.check(target, writes=True, destroy=destroy, argv=["blkreel", *sys.argv[1:]]))
+        warn(safety.check(target, writes=True, destroy=destroy))
         telemetry = _with_meter(telemetry, record.header.get("telemetry"), is_private, record.path)
     return _runner(record, target, destroy, telemetry, no_live)
 
@@ -230,7 +230,7 @@ def _with_meter(telemetry: TelemetryOptions, account: Any, is_private: bool, pat
 
 
 def _called_with(*words: str) -> str:
-    return shlex.join(["blkreel", *sys.argv[1:], *words])
+    return shlex.join([*running_words(), *words])
 
 
 def _overrides(recipe: Recipe, stored: BenchmarkHeader) -> dict[str, str]:

@@ -59,6 +59,11 @@ class FakeDrive:
         self.add(f"sys/class/block/{loop}/loop/backing_file", backing_file)
 
 
+@pytest.fixture(autouse=True)
+def typed(monkeypatch):
+    monkeypatch.setattr(sys, "argv", [*ARGV])
+
+
 @pytest.fixture
 def fake(tmp_path):
     return FakeDrive(tmp_path)
@@ -66,7 +71,7 @@ def fake(tmp_path):
 
 def refused(fake, match, **fields):
     with pytest.raises(SafetyError, match=match) as error:
-        safety.check(fake.target(**fields), writes=True, destroy="S3R 1AL", argv=ARGV, kernel=fake.kernel)
+        safety.check(fake.target(**fields), writes=True, destroy="S3R 1AL", kernel=fake.kernel)
     assert error.value.exit_code == 5
     assert error.value.remedy
     assert "\n" not in str(error.value)
@@ -74,13 +79,13 @@ def refused(fake, match, **fields):
 
 
 def test_a_free_drive_passes_with_its_serial_and_for_reads_without(fake):
-    safety.check(fake.target(), writes=True, destroy="S3R 1AL", argv=ARGV, kernel=fake.kernel)
-    safety.check(fake.target(), writes=False, destroy=None, argv=ARGV, kernel=fake.kernel)
+    safety.check(fake.target(), writes=True, destroy="S3R 1AL", kernel=fake.kernel)
+    safety.check(fake.target(), writes=False, destroy=None, kernel=fake.kernel)
 
 
 def test_writes_need_the_serial_and_the_refusal_tells_the_command(fake):
     with pytest.raises(SafetyError, match="Fastest 9000, 1.10 TB.*all data on it would be lost") as error:
-        safety.check(fake.target(), writes=True, destroy=None, argv=ARGV, kernel=fake.kernel)
+        safety.check(fake.target(), writes=True, destroy=None, kernel=fake.kernel)
     assert error.value.remedy.endswith("blkreel replay t.parquet --on /dev/sdx -o 'run dir' --destroy 'S3R 1AL'")
 
 
@@ -89,45 +94,46 @@ def test_of_several_drives_each_is_named_before_any_is_written(fake):
     one, other = fake.target(), fake.target(serial="SECOND", path=str(fake.root / "swaps"))
     reads = fake.target(serial="THIRD", path=str(fake.root / "mountinfo"))
     every = [(one, True), (other, True), (reads, False)]
-    safety.check_all(every, destroy=["SECOND", "S3R 1AL"], argv=ARGV, kernel=fake.kernel)
-    argv = [*ARGV, "--destroy", "S3R 1AL"]
+    safety.check_all(every, destroy=["SECOND", "S3R 1AL"], kernel=fake.kernel)
+    sys.argv += ["--destroy", "S3R 1AL"]
     with pytest.raises(SafetyError, match="this overwrites .*swaps") as error:
-        safety.check_all(every, destroy=["S3R 1AL"], argv=argv, kernel=fake.kernel)
+        safety.check_all(every, destroy=["S3R 1AL"], kernel=fake.kernel)
     assert error.value.remedy.endswith("-o 'run dir' --destroy 'S3R 1AL' --destroy SECOND")
     with pytest.raises(SafetyError, match="this overwrites .*node"):
-        safety.check_all(every, destroy=["SECOND"], argv=ARGV, kernel=fake.kernel)
+        safety.check_all(every, destroy=["SECOND"], kernel=fake.kernel)
     with pytest.raises(SafetyError, match="--destroy 'S3R' does not name"):
-        safety.check_all(every[:1], destroy=["S3R"], argv=ARGV, kernel=fake.kernel)
+        safety.check_all(every[:1], destroy=["S3R"], kernel=fake.kernel)
 
 
 @pytest.mark.parametrize("wrong", ["", "yes", "s3r 1al", "S3R 1AL ", "sdx"])
 def test_a_wrong_serial_is_none(fake, wrong):
+    sys.argv += ["--destroy", wrong]
     with pytest.raises(SafetyError) as error:
-        safety.check(fake.target(), writes=True, destroy=wrong, argv=[*ARGV, "--destroy", wrong], kernel=fake.kernel)
+        safety.check(fake.target(), writes=True, destroy=wrong, kernel=fake.kernel)
     assert error.value.remedy.count("--destroy") == 1
 
 
 def test_a_drive_without_serial_is_named_by_name_and_size(fake):
     words = f"sdx:{1 << 40}"
     with pytest.raises(SafetyError) as error:
-        safety.check(fake.target(serial=""), writes=True, destroy="", argv=ARGV, kernel=fake.kernel)
+        safety.check(fake.target(serial=""), writes=True, destroy="", kernel=fake.kernel)
     assert error.value.remedy.endswith(f"--destroy {words}")
-    safety.check(fake.target(serial=""), writes=True, destroy=words, argv=ARGV, kernel=fake.kernel)
+    safety.check(fake.target(serial=""), writes=True, destroy=words, kernel=fake.kernel)
 
 
 def test_a_volume_is_named_as_its_owner_does_not_by_number_or_uuid(fake):
     """Its number changes at boot, and its UUID has 68 letters."""
     volume = fake.target(kind="dm", model="vg-home", serial="LVM-cu0d6n")
     with pytest.raises(SafetyError, match="vg-home, 1.10 TB") as error:
-        safety.check(volume, writes=True, destroy=None, argv=ARGV, kernel=fake.kernel)
+        safety.check(volume, writes=True, destroy=None, kernel=fake.kernel)
     assert error.value.remedy.endswith(f"--destroy {(words := f'vg-home:{1 << 40}')}")
-    safety.check(volume, writes=True, destroy=words, argv=ARGV, kernel=fake.kernel)
+    safety.check(volume, writes=True, destroy=words, kernel=fake.kernel)
 
 
 @pytest.mark.parametrize("kind", ["dm", "md", "zram", "ram"])
 def test_only_loop_devices_and_files_are_free_of_it(fake, kind):
     with pytest.raises(SafetyError, match="would be lost"):
-        safety.check(fake.target(kind=kind), writes=True, destroy=None, argv=ARGV, kernel=fake.kernel)
+        safety.check(fake.target(kind=kind), writes=True, destroy=None, kernel=fake.kernel)
 
 
 @pytest.mark.parametrize(("use", "message", "remedy"), [
@@ -164,7 +170,7 @@ def test_a_mounted_partition_bars_the_drive_and_its_other_partitions(fake):
 def test_a_mounted_partition_bars_reads_too(fake):
     fake.mount("30 22 8:369 / /mnt rw - ext4 /dev/sdx1 rw")
     with pytest.raises(SafetyError):
-        safety.check(fake.target(), writes=False, destroy=None, argv=ARGV, kernel=fake.kernel)
+        safety.check(fake.target(), writes=False, destroy=None, kernel=fake.kernel)
 
 
 @pytest.mark.parametrize(("holder", "remedy"), [("dm-3", "dmsetup remove"), ("md127", "mdadm --stop /dev/md127"),
@@ -188,7 +194,7 @@ def test_the_image_of_a_loop_device(image, fake, loops):
     target = (find_target(image) if len(loops) == 1 else
               fake.target(name="loop6", kind="loop", backing_file=str(image)))
     with pytest.raises(SafetyError, match="is the image of /dev/loop7"):
-        safety.check(target, writes=True, destroy=None, argv=ARGV, kernel=fake.kernel)
+        safety.check(target, writes=True, destroy=None, kernel=fake.kernel)
 
 
 def test_read_only(fake):
@@ -196,7 +202,7 @@ def test_read_only(fake):
     assert "without losetup -r" in str(refused(fake, "is read-only", read_only=True, kind="loop"))
     assert "chmod" in (message := str(refused(fake, "is read-only", read_only=True, kind="file")))
     assert "blockdev" not in message
-    safety.check(fake.target(read_only=True), writes=False, destroy=None, argv=ARGV, kernel=fake.kernel)
+    safety.check(fake.target(read_only=True), writes=False, destroy=None, kernel=fake.kernel)
 
 
 @pytest.mark.parametrize("where", ["/dev/null", "/proc/self", "/no/such/device"])
@@ -223,11 +229,11 @@ def test_no_permission_is_told_with_the_command(fake):
     if os.geteuid() == 0:
         target = fake.target(path=str(fake.root / "gone"))
         with pytest.raises(BlkreelError, match="cannot be opened"):
-            safety.check(target, writes=False, destroy=None, argv=ARGV, kernel=fake.kernel)
+            safety.check(target, writes=False, destroy=None, kernel=fake.kernel)
         return
     fake.node.chmod(0)
     with pytest.raises(BlkreelError, match="sudo blkreel replay"):
-        safety.check(fake.target(), writes=False, destroy=None, argv=ARGV, kernel=fake.kernel)
+        safety.check(fake.target(), writes=False, destroy=None, kernel=fake.kernel)
 
 
 @pytest.fixture
@@ -276,7 +282,7 @@ def test_a_use_that_the_kernel_does_not_show_is_no_free_drive(fake, fake_proc, i
     """In a chroot without /sys the image of a mounted loop device looked unused, and without /proc an open one."""
     (fake.root / "sys/class/block").rename(fake.root / "hidden")
     with pytest.raises(BlkreelError, match="sys is not mounted; mount -t sysfs"):
-        safety.check(find_target(image), writes=True, destroy=None, argv=ARGV, kernel=fake.kernel)
+        safety.check(find_target(image), writes=True, destroy=None, kernel=fake.kernel)
     proc, _ = fake_proc
     (proc / "1").rmdir()
     assert openers_of({identity_of(image): str(image)}, proc) == ([], 1), "hidepid=2"
@@ -311,10 +317,10 @@ def has_open():
 def test_a_program_that_has_an_image_open_bars_it_and_is_named(image, has_open, monkeypatch):
     monkeypatch.setattr(usage, "_CLOSE_WAIT_S", 0)
     target = find_target(image)
-    safety.check(target, writes=True, destroy=None, argv=ARGV)
+    safety.check(target, writes=True, destroy=None)
     process = has_open(image)
     with pytest.raises(SafetyError, match=rf"{image} is open in python\S* \(process {process.pid}\)") as error:
-        safety.check(target, writes=True, destroy=None, argv=ARGV)
+        safety.check(target, writes=True, destroy=None)
     assert f"lsof {image}" in error.value.remedy
 
 
@@ -332,17 +338,17 @@ def test_who_has_it_open_for_a_moment_only_is_waited_for(image, monkeypatch):
     """udev probes a drive that was just written."""
     seen = [[Use(str(image), "open in udev-worker (process 7)", "")], []]
     monkeypatch.setattr(usage, "openings_of", lambda target, kernel: (seen.pop(0), 0))
-    safety.check(find_target(image), writes=True, destroy=None, argv=ARGV)
+    safety.check(find_target(image), writes=True, destroy=None)
     assert not seen
 
 
 def test_what_could_not_be_looked_into_is_named_once_per_boot(image, monkeypatch, tmp_path):
     monkeypatch.setattr(usage, "openings_of", lambda target, kernel: ([], 12))
-    (warning,) = safety.check_all([(find_target(image), True)], destroy=(), argv=ARGV)
+    (warning,) = safety.check_all([(find_target(image), True)], destroy=())
     assert f"open files of 12 processes were not checked for {image}" in warning
-    assert not safety.check_all([(find_target(image), True)], destroy=(), argv=ARGV)
+    assert not safety.check_all([(find_target(image), True)], destroy=())
     (tmp_path / "state/processes-not-checked").write_text("another boot")
-    assert safety.check_all([(find_target(image), True)], destroy=(), argv=ARGV)
+    assert safety.check_all([(find_target(image), True)], destroy=())
 
 
 def test_the_character_device_of_a_namespace_leads_to_it(tmp_path):
