@@ -3,6 +3,9 @@
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
+from blkreel.analysis.metrics.definitions.metric import UNITS, Unit, number_unit
+
+_UNITS = {unit.format: unit for unit in UNITS}
 _TITLE_UNITS = ("1/s", "1000/s", "1000/s/W")  # the title names these already: IOPS, kIOPS
 
 
@@ -27,6 +30,11 @@ class BenchmarkMetric:
     def page_unit(self) -> str:
         """The unit behind a number on a page; other formats have their own."""
         return self.unit if self.format == "number" and self.unit not in _TITLE_UNITS else ""
+
+    @property
+    def value_unit(self) -> Unit:
+        """The unit of a value alone."""
+        return number_unit(self.page_unit) if self.format == "number" else _UNITS[self.format]
 
 
 def rate(key: str, title: str, formula: str = "") -> BenchmarkMetric:

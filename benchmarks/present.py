@@ -83,7 +83,7 @@ def _attached(group: Sequence[NamedResults]) -> Attached:
     runs = {drive.key: value.repeats for drive in drives
             if drive not in invalid and (value := report.headline(drive)) is not None}
     title = str(content["test"] or content["report"])
-    score = Score(title, "score", report.better == "higher", report.headline_unit.text, runs)
+    score = Score(title, "score", report.metric.better == "higher", report.metric.value_unit.text, runs)
     return Attached(content, score, models_of(drives),
                     lambda highlight, drives_file: page_of(content, highlight, drives_file),
                     [f"{title}: {drive.key} left out, invalid ({drive.verdict['reasons'][0]['text']})"

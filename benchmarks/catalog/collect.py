@@ -201,8 +201,8 @@ def _test_metrics(results: dict[str, Any]) -> dict[str, MetricValue]:
     report = REPORTS[results["report"]]
     value = report.headline(drives_of(results)[0])
     if value is not None and value.value is not None:
-        metrics["score"] = {"value": value.value, "unit": report.headline_unit.symbol, "low": value.low,
-                            "high": value.high, "n": value.n, "better": report.better}
+        metrics["score"] = {"value": value.value, "unit": report.metric.value_unit.symbol, "low": value.low,
+                            "high": value.high, "n": value.n, "better": report.metric.better}
     for table in results["tables"]:
         if not table["columns"]:
             continue

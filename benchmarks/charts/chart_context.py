@@ -2,20 +2,19 @@
 
 import re
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, replace
 
 from blkreel.analysis.charts.dot_plot import TIED, Dot, dot_plot
 from blkreel.analysis.charts.model import Chart, Column, Section, Table
 from blkreel.analysis.charts.scatter import scatter
 from blkreel.analysis.charts.series_style import SeriesStyle
-from blkreel.analysis.charts.spec import Axis, Point
+from blkreel.analysis.charts.spec import Axis, Point, Spec
 from blkreel.analysis.stats.ranking import ENOUGH_RUNS, best_first, pairs, places_by_value, ranked
 from blkreel.benchmarks import metric
 from blkreel.benchmarks.metric import BenchmarkMetric
 
 from .drives import DriveResults, FigurePath, Value
-from .tables import MetricRow, metric_table, plain
+from .tables import MetricRow, metric_table
 
 MB_S = Axis("throughput", "MB/s", "auto")
 PathOf = FigurePath | Callable[[DriveResults], FigurePath]
@@ -23,9 +22,10 @@ PathOf = FigurePath | Callable[[DriveResults], FigurePath]
 
 @dataclass(frozen=True)
 class ChartContext:
-    """drives: the drives of the page, in order."""
+    """drives: the drives of the page, in order. state: that of the charts; "" if they are of several or of none."""
 
     drives: tuple[DriveResults, ...]
+    state: str = ""
 
     @property
     def several(self) -> bool:
@@ -39,12 +39,22 @@ class ChartContext:
         """Of all drives, in the order in which they were measured."""
         return list(dict.fromkeys(state for drive in self.drives for state in drive.states()))
 
-    def named(self, id_: str, state: str) -> str:
-        """A chart's id: with the state where there are several."""
-        return f"{id_}-{slug(state)}" if len(self.states()) > 1 and state else id_
+    def by_state(self) -> "list[ChartContext]":
+        return [replace(self, state=state) for state in self.states()]
 
-    def titled(self, title: str, state: str) -> str:
-        return f"{title}, state {state}" if state and len(self.states()) > 1 else title
+    def at(self, *path: str) -> FigurePath:
+        """The path of a figure of the state."""
+        return "states", self.state, *path
+
+    def titled(self, title: str) -> str:
+        """With the state where there are several."""
+        return f"{title}, state {self.state}" if self.state and len(self.states()) > 1 else title
+
+    def chart(self, id_: str, title: str, table: Table, spec: Spec | None = None, better: str = "", text: str = "",
+              notes: Sequence[str] = (), *, wide: bool = False, zooms: bool = False) -> Chart:
+        """A chart whose id and title have the state where there are several."""
+        id_ = f"{id_}-{slug(self.state)}" if self.state and len(self.states()) > 1 else id_
+        return Chart(id_, self.titled(title), table, spec, better, text, tuple(notes), wide=wide, zooms=zooms)
 
     def table(self, caption: str, metrics: Sequence[BenchmarkMetric], pattern: FigurePath,
               names: Sequence[str | int] = (), label: Column | None = None) -> Table:
@@ -96,14 +106,20 @@ def ranks_of(values: dict[str, Value], higher: bool) -> dict[str, int]:
     return places_by_value({key: value.value for key, value in present.items()}, higher)
 
 
+def points_of(rows: Iterable[tuple[str, float, MetricRow]], key: str) -> list[Point]:
+    """rows: (line, x, row). A point for each that has the figure."""
+    return [Point(row.drive.key, line, x, value) for line, x, row in rows
+            if (value := row.drive.value(*row.base, key).value) is not None]
+
+
 def section(id_: str, title: str, charts: Iterable[Chart | None]) -> Section:
     """The charts that are not None. A page leaves out sections without charts."""
     return Section(id_, title, tuple(chart for chart in charts if chart))
 
 
-def state_section(state: str, title: str, charts: Iterable[Chart | None]) -> Section:
+def state_section(context: ChartContext, title: str, charts: Iterable[Chart | None]) -> Section:
     """title: of drives without a state."""
-    return section(f"state-{state or 'any'}", f"State {state}" if state else title, charts)
+    return section(f"state-{context.state or 'any'}", f"State {context.state}" if context.state else title, charts)
 
 
 def slug(words: str) -> str:
@@ -111,13 +127,13 @@ def slug(words: str) -> str:
 
 
 def ranking(context: ChartContext, id_: str, title: str, axis: Axis, parts: Sequence[tuple[str, PathOf]],
-            table: Table, *, better: str, form: str, unit: str = "", order_part: int = 0,
+            table: Table, figure: BenchmarkMetric, *, order_part: int = 0,
             order_path: Callable[[DriveResults], FigurePath] | None = None,
             text_of: Callable[[DriveResults], str] | None = None, text: str = "",
             notes: Sequence[str] = ()) -> Chart | None:
     """Drives by a figure, a dot for each part. parts: (name, path of the figure or a function of a drive that gives
     it). The value of part number `order_part` orders the drives, or that at order_path(drive). text_of: the text at the
-    right of a drive; its values if None. form, unit: of the values, as of a Column.
+    right of a drive; its values if None.
 
     None if no drive has any part and no row gives a reason.
     """
@@ -129,13 +145,14 @@ def ranking(context: ChartContext, id_: str, title: str, axis: Axis, parts: Sequ
         if present:
             by_drive[drive.key] = present
             orders[drive.key] = drive.value(*order_path(drive)) if order_path else values[order_part]
-    ranks = ranks_of(orders, better == "higher")
-    by_value = best_first({key: value.value for key, value in orders.items()}, better == "higher")
+    is_higher_better = figure.better == "higher"
+    ranks = ranks_of(orders, is_higher_better)
+    by_value = best_first({key: value.value for key, value in orders.items()}, is_higher_better)
     order = sorted([*by_value, *(key for key in orders if key not in by_value)],
                    key=lambda key: ranks.get(key, len(orders) + 1))
     has_intervals = all(value.low is not None for value in orders.values())
     texts = {drive.key: text_of(drive) if text_of else _joined(
-                 [value.value for _, value in by_drive[drive.key]], form, unit) for drive in context.drives
+                 [figure.value_unit.text(value.value) for _, value in by_drive[drive.key]]) for drive in context.drives
              if drive.key in by_drive}
     dots = [Dot(key, value.value, place, name, *value.whisker, rank=ranks.get(key) if has_intervals else None,
                 text=texts[key], spread="" if value.n < 2 else f"n={value.n}")
@@ -143,19 +160,19 @@ def ranking(context: ChartContext, id_: str, title: str, axis: Axis, parts: Sequ
     names = [name for name, _ in parts if any(dot.part == name for dot in dots)]
     spec = None
     if context.several or len(names) > 1:  # a single dot shows no more than its figure
-        spec = dot_plot(f"{title}, by drive; {better} is better", dots, context.style(), axis, names or ("",))
+        spec = dot_plot(f"{context.titled(title)}, by drive; {figure.better} is better", dots, context.style(), axis,
+                        names or ("",))
     if not dots and not any(row.why for row in table.rows):
         return None
     is_tied = has_intervals and len(set(ranks.values())) < len(ranks)
-    return Chart(id_, title, table, spec, better, text, (
+    return context.chart(id_, title, table, spec, figure.better, text, (
         *notes, *([TIED] if is_tied and spec else []),
         *(context.repetitions_note(orders.values()) if context.several else ()),
         *context.missing_note(set(by_drive), "this figure")))
 
 
-def _joined(values: Sequence[Any], form: str, unit: str) -> str:
+def _joined(texts: list[str]) -> str:
     """Values in a row. A common unit follows only the last one."""
-    texts = [plain(value, form, unit) for value in values]
     if len({text.partition(" ")[2] for text in texts}) == 1:
         texts[:-1] = [text.partition(" ")[0] for text in texts[:-1]]
     return " · ".join(texts)
@@ -173,11 +190,11 @@ def efficiency(context: ChartContext, id_: str, title: str,
                 metric_rows.append(MetricRow(drive, base, {"of": name, "key": ".".join(map(str, base))}))
     if not points:
         return None
-    table = metric_table(title, metric_rows, [metric.rate(lines[0][2], "Throughput", "bytes / time"),
+    table = metric_table(context.titled(title), metric_rows, [metric.rate(lines[0][2], "Throughput", "bytes / time"),
                                               *reversed(metric.POWER)],
                          ("{key}",), (Column("of", "Of"), Column("key", "Figures below")))
-    spec = scatter(f"{title}: megabytes per joule against megabytes per second", points,
+    spec = scatter(f"{context.titled(title)}: megabytes per joule against megabytes per second", points,
                    context.style(dict.fromkeys(name for name, _, _ in lines)), MB_S, Axis("efficiency", "MB/J", "auto"))
-    return Chart(id_, title, table, spec, "higher",
-                 "To the right is faster; further up takes less energy for the same bytes.",
-                 tuple(context.missing_note({point.entry for point in points}, "power")))
+    return context.chart(id_, title, table, spec, "higher",
+                         "To the right is faster; further up takes less energy for the same bytes.",
+                         context.missing_note({point.entry for point in points}, "power"))

@@ -19,14 +19,13 @@ _SUMMED = ("n", "ops", "extents", "sizes", "met", "rounds", "read_bursts", "writ
 
 @dataclass(frozen=True)
 class Value:
-    """A figure of one drive. repeats: its values. low, high: the 95 % interval, from ENOUGH_RUNS repetitions on,
-    and in `words` of what kind. smallest, largest: of several. why: the reason if there is no value."""
+    """A figure of one drive. repeats: its values. low, high: the 95 % interval, from ENOUGH_RUNS repetitions on.
+    smallest, largest: of several. why: the reason if there is no value."""
 
     value: Any
     repeats: tuple[Any, ...] = ()
     low: float | None = None
     high: float | None = None
-    words: str = ""
     smallest: float | None = None
     largest: float | None = None
     why: str = ""
@@ -120,8 +119,8 @@ class DriveResults:
             return Value(None, tuple(outcomes), smallest=min(present), largest=max(present),
                          why=why or "unknown in one of the repetitions")
         sure = interval(outcomes) if len(outcomes) >= ENOUGH_RUNS else None
-        low, high, words = (sure.low, sure.high, sure.words) if sure else (None, None, "")
-        return Value(value, tuple(outcomes), low, high, words, min(present), max(present))
+        low, high = (sure.low, sure.high) if sure else (None, None)
+        return Value(value, tuple(outcomes), low, high, min(present), max(present))
 
 
 def is_pooled(path: FigurePath) -> bool:

@@ -35,7 +35,7 @@ def metric_table(caption: str, rows: Sequence[MetricRow], metrics: Sequence[Benc
         Row({"drive": row.drive.key, **row.labels, **{metric.key: values[metric].value for metric in metrics}},
             row.drive.key,
             {metric.key: _why(values[metric], metric) for metric in metrics if values[metric].value is None},
-            {metric.key: text for metric in metrics if (text := spread_text(values[metric], metric.format))},
+            {metric.key: text for metric in metrics if (text := spread_text(values[metric], metric))},
             row.group, row.drive.path) for row, values in zip(rows, cells, strict=True)))
 
 
@@ -44,8 +44,7 @@ def _why(value: Value, metric: BenchmarkMetric) -> str:
     why = value.why or "not measured"
     if value.smallest is None:
         return why
-    low, high = (plain(end, metric.format, metric.page_unit) for end in (value.smallest, value.largest))
-    return f"{why}; {low} to {high}"
+    return f"{why}; {metric.value_unit.text(value.smallest)} to {metric.value_unit.text(value.largest)}"
 
 
 def quoted(key: str) -> str:
@@ -53,23 +52,11 @@ def quoted(key: str) -> str:
     return f"'{key}'" if any(sign in key for sign in " +*&()'") else key
 
 
-def spread_text(value: Value, form: str) -> str:
+def spread_text(value: Value, metric: BenchmarkMetric) -> str:
     """The interval of a figure over repetitions, or their range; empty for one repetition."""
     if value.n < 2 or value.smallest is None or value.value is None:
         return ""
     low, high, words = ((value.low, value.high, "95 %") if value.low is not None else
                         (value.smallest, value.largest, f"n={value.n}"))
-    return f"{words}: {plain(low, form)} to {plain(high, form)}"
-
-
-def plain(value: Any, form: str, unit: str = "") -> str:
-    """A value as text, in the format of a column."""
-    if form == "time":
-        return units.duration(value)
-    if form == "size":
-        return units.size(value)
-    if form == "count":
-        return f"{value:,.0f}"
-    if form == "share":
-        return f"{units.digits(100 * value)} %"
-    return f"{units.digits(value)} {'MB/s' if form == 'rate' else unit}".strip()
+    text = units.digits if metric.format == "number" else metric.value_unit.text
+    return f"{words}: {text(low)} to {text(high)}"

@@ -10,11 +10,9 @@ from blkreel.analysis.charts.model import Chart, Column, Row, Section, Table
 from blkreel.analysis.charts.over_time import MOST_POINTS, Panel, extremes, time_rows
 from blkreel.analysis.charts.spec import Axis
 from blkreel.analysis.metrics.accumulator import SECOND_NS
-from blkreel.analysis.metrics.definitions.metric import NUMBER
 from blkreel.analysis.metrics.partials.formulas import consistency
 from blkreel.benchmarks import metric
 from blkreel.benchmarks.charts.chart_context import ChartContext, ranking, state_section
-from blkreel.benchmarks.charts.tables import plain
 from blkreel.benchmarks.results.directory import Runs, Test
 from blkreel.benchmarks.results.document import (
     Content,
@@ -31,6 +29,7 @@ from blkreel.benchmarks.step_metrics import Array
 from blkreel.benchmarks.step_metrics.fine_bins import FineBins
 from blkreel.benchmarks.step_metrics.stalls import Stalls, find
 from blkreel.benchmarks.step_metrics.step_stats import COLUMNS, Sensors, StepStats, arrays, energy_note, sensors_of
+from blkreel.common import units
 from blkreel.common.verdict import step_reason
 from blkreel.replay.prepare.steady_state import ROUNDS, is_steady
 from blkreel.traces.format.trace import Trace
@@ -250,32 +249,31 @@ METHOD = [
 
 
 def sections(context: ChartContext) -> Iterator[Section]:
-    for state in context.states():
-        base = ("states", state)
-        whole = context.table(context.titled("The whole run", state), WHOLE, base)
+    mean_iops, score, downside_score = SCORES[:3]
+    for state_context in context.by_state():
         charts = [
-            _over_time(context, state, "whole", "iops-temperature", "IOPS and temperature"),
-            _over_time(context, state, "last", "last-part", "IOPS and temperature, the last part"),
-            _scores(context, state, "downside", "downside_score", "Evenness: dips only",
+            _over_time(state_context, "whole", "iops-temperature", "IOPS and temperature"),
+            _over_time(state_context, "last", "last-part", "IOPS and temperature, the last part"),
+            _scores(state_context, "downside", downside_score, "median / dips", "Evenness: dips only",
                     "Upper quartile / size of the dips below it: only slow seconds count."),
-            _scores(context, state, "consistency", "score", "Consistency",
+            _scores(state_context, "consistency", score, "consistency", "Consistency",
                     "The published score: fast seconds lower it as well."),
-            _scores(context, state, "mean-iops", "mean_iops", "IOPS of the last part"),
-            Chart(context.named("whole", state), context.titled("Steady state, stalls and the whole run", state),
-                    whole)]
-        yield state_section(state, "Evenness", charts)
+            _scores(state_context, "mean-iops", mean_iops, "IOPS", "IOPS of the last part"),
+            state_context.chart("whole", "Steady state, stalls and the whole run",
+                                state_context.table(state_context.titled("The whole run"), WHOLE, state_context.at()))]
+        yield state_section(state_context, "Evenness", charts)
 
 
-def _scores(context: ChartContext, state: str, id_: str, key: str, title: str, text: str = "") -> Chart | None:
-    base = ("states", state)
-    table = context.table(context.titled("The last part", state), [
-        *sorted(SCORES, key=lambda score: score.key != key), LAST, metric.REPEATS], base)
-    return ranking(context, context.named(id_, state), context.titled(title, state),
-                   Axis(title.lower() if key == "score" else "IOPS" if key == "mean_iops" else "median / dips",
-                        "", "auto"), [("", (*base, key))], table, better="higher", form="number", text=text)
+def _scores(context: ChartContext, id_: str, figure: metric.BenchmarkMetric, axis: str, title: str,
+            text: str = "") -> Chart | None:
+    table = context.table(context.titled("The last part"), [
+        *sorted(SCORES, key=lambda score: score is not figure), LAST, metric.REPEATS], context.at())
+    return ranking(context, id_, title, Axis(axis, "", "auto"), [("", context.at(figure.key))], table, figure,
+                   text=text)
 
 
-def _over_time(context: ChartContext, state: str, part: str, id_: str, title: str) -> Chart | None:
+def _over_time(context: ChartContext, part: str, id_: str, title: str) -> Chart | None:
+    state = context.state
     drawn = [(drive, repeats[0]) for drive in context.drives
              if (repeats := drive.series("iops", state=state, part=part))]
     if not drawn:
@@ -286,9 +284,9 @@ def _over_time(context: ChartContext, state: str, part: str, id_: str, title: st
         (line,) = series["lines"]
         sensors = drive.series("temperature", state=state, part=part, repeat=series["of"]["repeat"])
         degrees = sensors[0]["lines"][0] if sensors else {"x": [], "y": []}
-        mean, score = drive.value("states", state, "mean_iops"), drive.value("states", state, "downside_score")
-        caption = "" if part == "whole" or mean.value is None else f"mean {plain(mean.value, 'number')}" + (
-            f" · dips only {plain(score.value, 'number')}" if score.value is not None else "")
+        mean, score = (drive.value(*context.at(key)).value for key in ("mean_iops", "downside_score"))
+        caption = "" if part == "whole" or mean is None else f"mean {units.digits(mean)}" + (
+            f" · dips only {units.digits(score)}" if score is not None else "")
         panels.append(Panel(
             drive.key, drive.name, [{"t": t, "rate": rate} for t, rate in extremes(line["x"], line["y"], most)],
             line["x"][-1] + 1, line["x"][0], caption,
@@ -307,10 +305,9 @@ def _over_time(context: ChartContext, state: str, part: str, id_: str, title: st
     notes = [*([] if is_warm else ["No temperature was recorded."]),
              *(["The lowest and the highest second of each interval are drawn."] if is_thinned else []),
              *(["The first repetition is drawn."] if is_repeated else [])]
-    return Chart(context.named(id_, state), context.titled(title, state), table,
-                 time_rows(f"{title} over time, one row per drive", panels, "IOPS"),
-                 text="IOPS of each second" + (", temperature dashed on the right" if is_warm else "") +
-                      "; the strip at the bottom zooms.", notes=tuple(notes), wide=True, zooms=True)
+    return context.chart(id_, title, table, time_rows(f"{title} over time, one row per drive", panels, "IOPS"),
+                         text="IOPS of each second" + (", temperature dashed on the right" if is_warm else "") +
+                         "; the strip at the bottom zooms.", notes=notes, wide=True, zooms=True)
 
 
-REPORT = Report(report, sections, lambda drive: drive.of_state(0, "downside_score"), "higher", NUMBER)
+REPORT = Report(report, sections, lambda drive: drive.of_state(0, "downside_score"), SCORES[2])

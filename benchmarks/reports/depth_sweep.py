@@ -1,12 +1,11 @@
 """depth-sweep-read and depth-sweep-write: throughput and latency by queue depth."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from blkreel.analysis.charts.curves import curves
 from blkreel.analysis.charts.model import Chart, Column, Section
 from blkreel.analysis.charts.spec import Axis, Point
-from blkreel.analysis.metrics.definitions.metric import MB_S as MB_S_UNIT
 from blkreel.benchmarks import metric
 from blkreel.benchmarks.charts.chart_context import MB_S, ChartContext, efficiency, ranking, state_section
 from blkreel.benchmarks.charts.drives import FigurePath
@@ -147,63 +146,59 @@ _METRICS = [*metric.select(METRICS, "mb_s", "iops", "mean_ns", "max_ns", "little
 
 
 def sections(context: ChartContext) -> Iterator[Section]:
-    for state in context.states():
-        yield state_section(state, "By queue depth", sweep_charts(context, state, ("states", state)))
+    for state_context in context.by_state():
+        yield state_section(state_context, "By queue depth", sweep_charts(state_context, state_context.at()))
 
 
-def sweep_charts(context: ChartContext, state: str, base: FigurePath, prefix: str = "") -> Iterator[Chart | None]:
+def sweep_charts(context: ChartContext, base: FigurePath, prefix: str = "") -> Iterator[Chart | None]:
     """Charts of the sweep whose figures lie at `base`; also part of qd1. prefix: of their ids."""
-    def title(words: str) -> str:
-        return context.titled(words, state)
-
     depths = sorted({int(depth) for drive in context.drives for depth in drive.keys(*base, "depths")})
-    table = context.table(title("By queue depth"), _METRICS, (*base, "depths", "{depth}"), depths,
+    table = context.table(context.titled("By queue depth"), _METRICS, (*base, "depths", "{depth}"), depths,
                           Column("depth", "Depth", "count"))
     if not table.rows:
         return
-    for key, id_, words, axis, better in (
-            ("mb_s", "depth-sweep", "Throughput by queue depth", MB_S, "higher"),
-            ("mean_ns", "depth-latency", "Mean latency by queue depth", Axis("mean latency", "ns", "auto"), "lower"),
-            ("max_ns", "depth-maximum", "Longest latency by queue depth", Axis("longest latency", "ns", "auto"),
-             "lower")):
+    for figure, id_, words, axis in (
+            (metric.THROUGHPUT, "depth-sweep", "Throughput by queue depth", MB_S),
+            (metric.MEAN_LATENCY, "depth-latency", "Mean latency by queue depth", Axis("mean latency", "ns", "auto")),
+            (metric.MAX_LATENCY, "depth-maximum", "Longest latency by queue depth",
+             Axis("longest latency", "ns", "auto"))):
         points = []
         for drive in context.drives:
-            lowest = drive.value(*base, "lowest_depth_with_95_percent").value if key == "mb_s" else None
+            lowest = drive.value(*base, SWEEP_METRICS[0].key).value if figure is metric.THROUGHPUT else None
             for depth in depths:
-                if (value := drive.value(*base, "depths", str(depth), key).value) is not None:
+                if (value := drive.value(*base, "depths", str(depth), figure.key).value) is not None:
                     points.append(Point(drive.key, "", depth, value, "95 %" if depth == lowest else None))
         ringed = any(point.ring for point in points)
-        yield Chart(context.named(prefix + id_, state), title(words), table,
-                    curves(words, points, context.style(), _DEPTH, axis), better,
-                    "The ring is the lowest depth with 95 % of the drive's best." if ringed else
-                    "Each is a single I/O, and not a statistic of the depth." if key == "max_ns" else "")
-    yield from _at_depths(context, state, base, prefix, title, depths)
-    id_ = context.named(f"{prefix}lowest-depth", state)
-    of_sweep = context.table(title("Of the sweep"), SWEEP_METRICS, base)
+        yield context.chart(prefix + id_, words, table, curves(words, points, context.style(), _DEPTH, axis),
+                            figure.better, "The ring is the lowest depth with 95 % of the drive's best." if ringed else
+                            "Each is a single I/O, and not a statistic of the depth." if figure is metric.MAX_LATENCY
+                            else "")
+    yield _at_depths(context, base, prefix, depths)
+    of_sweep = context.table(context.titled("Of the sweep"), SWEEP_METRICS, base)
     if context.several:
-        yield ranking(context, id_, title("Lowest depth with 95 % of the best"), Axis("queue depth", "", "log2"),
-                      [("", (*base, "lowest_depth_with_95_percent"))], of_sweep, better="lower", form="count")
+        yield ranking(context, f"{prefix}lowest-depth", "Lowest depth with 95 % of the best",
+                      Axis("queue depth", "", "log2"), [("", (*base, SWEEP_METRICS[0].key))], of_sweep,
+                      SWEEP_METRICS[0])
     else:
-        yield Chart(id_, title("Of the sweep"), of_sweep)
-    yield efficiency(context, context.named(f"{prefix}depth-efficiency", state), title("Efficiency by queue depth"),
+        yield context.chart(f"{prefix}lowest-depth", "Of the sweep", of_sweep)
+    yield efficiency(context, f"{prefix}depth-efficiency", "Efficiency by queue depth",
                      [(f"depth {depth}", (*base, "depths", str(depth)), "mb_s")
                       for depth in ((depths[0], depths[-1]) if context.several else depths)])
 
 
-def _at_depths(context: ChartContext, state: str, base: FigurePath, prefix: str, title: Callable[[str], str],
-               depths: Sequence[int]) -> Iterator[Chart | None]:
+def _at_depths(context: ChartContext, base: FigurePath, prefix: str, depths: Sequence[int]) -> Chart | None:
     compared = [depth for depth in APART if depth in depths] or depths[-1:]
     if not context.several:
-        return
+        return None
     words = " and ".join(map(str, compared))
-    table = context.table(title(f"Depth {words}"), [
+    table = context.table(context.titled(f"Depth {words}"), [
         replace(figure, key=f"{figure.key}_at_{depth}", title=f"{figure.title} at {depth}",
                 path=(str(depth), figure.key))
         for figure in (metric.THROUGHPUT, metric.IOPS, metric.MEAN_LATENCY) for depth in compared],
         (*base, "depths"))
-    yield ranking(context, context.named(f"{prefix}depth-apart", state), title(f"Throughput at depth {words}"), MB_S,
-                    [(f"depth {depth}", (*base, "depths", str(depth), "mb_s")) for depth in compared], table,
-                    better="higher", form="rate", order_part=len(compared) - 1)
+    return ranking(context, f"{prefix}depth-apart", f"Throughput at depth {words}", MB_S,
+                   [(f"depth {depth}", (*base, "depths", str(depth), "mb_s")) for depth in compared], table,
+                   metric.THROUGHPUT, order_part=len(compared) - 1)
 
 
-REPORT = Report(report, sections, lambda drive: drive.of_state(0, "best_mb_s"), "higher", MB_S_UNIT)
+REPORT = Report(report, sections, lambda drive: drive.of_state(0, "best_mb_s"), SWEEP_METRICS[1])

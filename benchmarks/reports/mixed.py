@@ -1,6 +1,7 @@
 """mixed-random and mixed-sequential: throughput and efficiency by percentage of reads, full and empty."""
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import Any
 
 from blkreel.analysis.charts.curves import curves, slope
@@ -10,8 +11,8 @@ from blkreel.analysis.metrics.definitions.metric import MB_S as MB_S_UNIT
 from blkreel.analysis.metrics.energy import SECOND_NS, mb_per_joule
 from blkreel.analysis.stats.intervals import geometric_mean
 from blkreel.benchmarks import metric
-from blkreel.benchmarks.charts.chart_context import MB_S, ChartContext, efficiency, ranking, section
-from blkreel.benchmarks.charts.tables import MetricRow, metric_table, plain
+from blkreel.benchmarks.charts.chart_context import MB_S, ChartContext, efficiency, points_of, ranking, section
+from blkreel.benchmarks.charts.tables import MetricRow, metric_table
 from blkreel.benchmarks.results.directory import Runs, Test
 from blkreel.benchmarks.results.document import (
     Content,
@@ -174,8 +175,8 @@ def _means(context: ChartContext) -> Chart | None:
         metric.rate("mb_s", "Throughput", "arithmetic mean of the throughputs of all mixes"), *metric.POWER,
         metric.REPEATS], ("states", "{state}", "mean"), states)
     return ranking(context, "mean", "Mean of the mixes", MB_S,
-                   [(state or "all", ("states", state, "mean", "mb_s")) for state in states], table, better="higher",
-                   form="rate", order_part=len(states) - 1)
+                   [(state or "all", ("states", state, "mean", "mb_s")) for state in states], table,
+                   metric.THROUGHPUT, order_part=len(states) - 1)
 
 
 def _full_empty(context: ChartContext) -> Iterator[Chart]:
@@ -211,24 +212,21 @@ def _by_mix(context: ChartContext, figure: metric.BenchmarkMetric, axis: Axis) -
     key, title = figure.key, f"{figure.title} by share of reads"
     groups = [[state] for state in context.states()] if context.several else [context.states()]
     for states in groups:
-        points, metric_rows = [], []
-        for drive in context.drives:
-            for state in states:
-                for mix in sorted(drive.keys("states", state, "mixes"), key=int, reverse=True):
-                    base = ("states", state, "mixes", mix)
-                    metric_rows.append(MetricRow(drive, base, {"state": state, "mix": int(mix)}))
-                    if (value := drive.value(*base, key)).value is not None:
-                        points.append(Point(drive.key, state, int(mix), value.value))
+        rows = [(state, int(mix), MetricRow(drive, ("states", state, "mixes", mix), {"state": state, "mix": int(mix)}))
+                for drive in context.drives for state in states
+                for mix in sorted(drive.keys("states", state, "mixes"), key=int, reverse=True)]
+        points = points_of(rows, key)
         if not points:
             continue
         labels = (Column("state", "State"), Column("mix", "Reads", "number", "%"))
-        table = metric_table(title, metric_rows, metric.select(METRICS, *_KEYS) if key == "mb_s" else [figure],
+        table = metric_table(title, [row for _, _, row in rows],
+                             metric.select(METRICS, *_KEYS) if key == "mb_s" else [figure],
                              ("states", "{state}", "mixes", "{mix}"), labels)
         stem = {"mb_s": "mix", "mb_per_j": "mix-efficiency", "average_w": "mix-power"}[key]
-        id_, words = (context.named(stem, states[0]), context.titled(title, states[0])) if context.several else (
-            stem, title)
-        yield Chart(id_, words, table, curves(words, points, context.style(states), _READS, axis), figure.better,
-                    _slowest_mix(context, points, states) if key == "mb_s" else "")
+        state_context = replace(context, state=states[0]) if context.several else context
+        spec = curves(state_context.titled(title), points, context.style(states), _READS, axis)
+        yield state_context.chart(stem, title, table, spec, figure.better,
+                                  _slowest_mix(context, points, states) if key == "mb_s" else "")
 
 
 def _slowest_mix(context: ChartContext, points: Sequence[Point], states: Sequence[str]) -> str:
@@ -237,7 +235,7 @@ def _slowest_mix(context: ChartContext, points: Sequence[Point], states: Sequenc
         return ""
     least = min(points, key=lambda point: point.y)
     state = f" in state {least.line}" if len(states) > 1 else ""
-    return f"Slowest at {least.x} % reads{state}: {plain(least.y, 'rate')}."
+    return f"Slowest at {least.x} % reads{state}: {MB_S_UNIT.text(least.y)}."
 
 
-REPORT = Report(report, sections, lambda drive: drive.of_state(-1, "mean", "mb_s"), "higher", MB_S_UNIT)
+REPORT = Report(report, sections, lambda drive: drive.of_state(-1, "mean", "mb_s"), metric.THROUGHPUT)

@@ -14,7 +14,6 @@ from blkreel.analysis.charts.spec import Axis, Point
 from blkreel.analysis.charts.tail import Tail, tail_chart
 from blkreel.analysis.metrics.accumulator import COLUMNS as METRIC_COLUMNS
 from blkreel.analysis.metrics.accumulator import SECOND_NS, MetricsAccumulator, Partial
-from blkreel.analysis.metrics.definitions.metric import NS
 from blkreel.analysis.metrics.definitions.registry import figures
 from blkreel.analysis.metrics.measure import run_columns_of
 from blkreel.analysis.metrics.partials.formulas import mb_per_s
@@ -24,7 +23,7 @@ from blkreel.analysis.stats.intervals import geometric_mean
 from blkreel.benchmarks import metric
 from blkreel.benchmarks.charts.chart_context import MB_S, ChartContext, efficiency, ranking, state_section
 from blkreel.benchmarks.charts.drives import DriveResults
-from blkreel.benchmarks.charts.tables import MetricRow, metric_table, plain
+from blkreel.benchmarks.charts.tables import MetricRow, metric_table
 from blkreel.benchmarks.results.directory import Runs, Test
 from blkreel.benchmarks.results.document import (
     Content,
@@ -43,6 +42,7 @@ from blkreel.benchmarks.results.document import (
 from blkreel.benchmarks.step import BenchmarkStep
 from blkreel.benchmarks.step_metrics import Array
 from blkreel.benchmarks.step_metrics.step_stats import COLUMNS, StepStats, arrays, energy_note, sensors_of
+from blkreel.common import units
 from blkreel.common.verdict import step_reason
 from blkreel.traces.format.exposure import Exposure, exposure_of
 from blkreel.traces.format.metadata_types import Stream
@@ -341,56 +341,48 @@ _PERCENTILES = {"p50": 0.5, "p90": 0.1, "p99": 0.01, "p99.9": 0.001}  # name -> 
 
 
 def sections(context: ChartContext) -> Iterator[Section]:
-    for state in context.states():
-        charts = [_slowdown_chart(context, state), _throughput(context, state), _timeline_chart(context, state),
-                    *_tail_charts(context, state), _bursts(context, state), _waiting(context, state),
-                    efficiency(context, context.named("efficiency", state), context.titled("Efficiency", state),
-                               [(words, ("states", state, role), "read_burst_mb_s") for role, words in ROLES.items()])]
-        yield state_section(state, "Reads during writes", charts)
+    for state_context in context.by_state():
+        charts = [_slowdown_chart(state_context), _throughput(state_context), _timeline_chart(state_context),
+                  *_tail_charts(state_context), _bursts(state_context), _waiting(state_context),
+                  efficiency(state_context, "efficiency", "Efficiency",
+                             [(words, state_context.at(role), "read_burst_mb_s") for role, words in ROLES.items()])]
+        yield state_section(state_context, "Reads during writes", charts)
 
 
-def _slowdown_chart(context: ChartContext, state: str) -> Chart | None:
-    base = ("states", state)
+def _slowdown_chart(context: ChartContext) -> Chart | None:
     columns = [SLOWDOWN, *(replace(figure, key=key, title=title, path=(role, figure.key)) for figure, key, title,
                            role in (
         (WAIT, "read_wait_ns", "Wait beside the writer", MIXED), (WAIT, "alone_ns", "Wait alone", BASELINE),
         (SERVICE_TIME, "service_ns", "Service time beside the writer", MIXED),
         (SERVICE_TIME, "service_alone_ns", "Service time alone", BASELINE)))]
-    table = context.table(context.titled("Wait time and slowdown", state), columns, base)
+    table = context.table(context.titled("Wait time and slowdown"), columns, context.at())
 
     def text_of(drive: DriveResults) -> str:
-        wait, slower = drive.value(*base, MIXED, "read_wait_ns"), drive.value(*base, "slowdown")
-        words = plain(wait.value, "time") if wait.value is not None else "–"
-        return f"{words} · {plain(slower.value, 'number')} ×" if slower.value is not None else words
+        wait, slower = drive.value(*context.at(MIXED, WAIT.key)).value, drive.value(*context.at("slowdown")).value
+        words = units.duration(wait)
+        return f"{words} · {units.digits(slower)} ×" if slower is not None else words
 
-    return ranking(context, context.named("slowdown", state),
-                   context.titled("Wait time, alone and beside a writer", state),
-                   Axis("wait", "ns", "auto"), [(ROLES[BASELINE], (*base, BASELINE, "read_wait_ns")),
-                                                (ROLES[MIXED], (*base, MIXED, "read_wait_ns"))],
-                   table, better="lower", form="time", order_part=1, text_of=text_of,
+    return ranking(context, "slowdown", "Wait time, alone and beside a writer", Axis("wait", "ns", "auto"),
+                   [(ROLES[role], context.at(role, WAIT.key)) for role in (BASELINE, MIXED)],
+                   table, WAIT, order_part=1, text_of=text_of,
                    text="Time that a user waits for the read bursts; × is the geometric mean of their slowdowns.")
 
 
-def _throughput(context: ChartContext, state: str) -> Chart | None:
-    base = ("states", state, MIXED)
-    table = context.table(context.titled("Throughput of bursts", state),
-                          [*THROUGHPUTS, metric.REPEATS, *metric.POWER], base)
-    keep = [_kept_up(drive, state) for drive in context.drives]
+def _throughput(context: ChartContext) -> Chart | None:
+    reads = THROUGHPUTS[0]
+    path = context.at(MIXED, reads.key)
+    table = context.table(context.titled("Throughput of bursts"),
+                          [*THROUGHPUTS, metric.REPEATS, *metric.POWER], context.at(MIXED))
+    keep = [_kept_up(drive, context.state) for drive in context.drives]
     writer_words = {drive.key: words for drive, words in zip(context.drives, keep, strict=True)}
-    parts = [(words, lambda drive, words=words: (*base, "read_burst_mb_s") if writer_words[drive.key] == words else (
+    parts = [(words, lambda drive, words=words: path if writer_words[drive.key] == words else (
         "nothing",)) for words in dict.fromkeys(keep)]
     behind = [key for key, words in writer_words.items() if words == "writer fell behind"]
     whose = "of every drive" if len(behind) == len(writer_words) > 1 else f"of {', '.join(behind)}"
     notes = [f"The writer fell behind {whose}: fewer writes than planned ran during the reads."] if behind else []
-    table = _with_writer(table, writer_words, context, state)
-
-    def text_of(drive: DriveResults) -> str:
-        return plain(drive.value(*base, "read_burst_mb_s").value or 0, "rate")
-
-    return ranking(context, context.named("read-throughput", state),
-                    context.titled("Read throughput under background writes", state), MB_S, parts, table,
-                    better="higher", form="rate", text_of=text_of, notes=tuple(notes),
-                    order_path=lambda drive: (*base, "read_burst_mb_s"))
+    return ranking(context, "read-throughput", "Read throughput under background writes", MB_S, parts,
+                   _with_writer(table, writer_words, context), reads, notes=notes, order_path=lambda drive: path,
+                   text_of=lambda drive: reads.value_unit.text(drive.value(*path).value or 0))
 
 
 def _kept_up(drive: DriveResults, state: str) -> str:
@@ -403,11 +395,11 @@ def _writers(drive: DriveResults, state: str) -> list[dict[str, Any]]:
             for writer in (test["figures"]["states"].get(state) or {}).get("writer") or ()]
 
 
-def _with_writer(table: Table, writer_words: dict[str, str], context: ChartContext, state: str) -> Table:
+def _with_writer(table: Table, writer_words: dict[str, str], context: ChartContext) -> Table:
     rows, drives = [], {drive.key: drive for drive in context.drives}
     for row in table.rows:
         key = row.values["drive"]
-        writers = _writers(drives[key], state)
+        writers = _writers(drives[key], context.state)
         shares = [writer["written_share"] for writer in writers if writer.get("written_share") is not None]
         late = sum(writer.get("late_bursts") or 0 for writer in writers)
         rows.append(replace(row, values={**row.values, "writer": writer_words[key], "late_bursts": late,
@@ -419,10 +411,10 @@ def _with_writer(table: Table, writer_words: dict[str, str], context: ChartConte
     return Table(table.caption, (*table.columns, *more), tuple(rows))
 
 
-def _timeline_chart(context: ChartContext, state: str) -> Chart | None:
+def _timeline_chart(context: ChartContext) -> Chart | None:
     roles = (MIXED,) if context.several else (MIXED, BASELINE)
     drawn = [(drive, role, series) for drive in context.drives for role in roles
-             for series in drive.series("timeline", state=state, role=role)[:1]]
+             for series in drive.series("timeline", state=context.state, role=role)[:1]]
     if not drawn:
         return None
     most = min(400, MOST_POINTS // (len(drawn) + 1))
@@ -435,26 +427,26 @@ def _timeline_chart(context: ChartContext, state: str) -> Chart | None:
         begins = sorted({begin for by_begin in rates.values() for begin in by_begin})
         width_s = series["of"]["width_ns"] / 1e9 * max(1, -(-bins // most))
         widest_s = max(widest_s, width_s)
-        wait = drive.value("states", state, role, "read_wait_ns").value
+        wait = drive.value(*context.at(role, WAIT.key)).value
         panels.append(Panel(
             drive.key, drive.name if context.several else ROLES[role],
             [{"t": t, **{key: float(f"{by_begin.get(t, 0):.4g}") for key, by_begin in rates.items()}} for t in begins],
-            begins[-1] + width_s, caption=f"wait {plain(wait, 'time')}" if wait is not None else ""))
+            begins[-1] + width_s, caption=f"wait {units.duration(wait)}" if wait is not None else ""))
     table = Table(f"MB/s in bins of up to {widest_s:.3g} s", (
         Column("drive", "Drive"), Column("from_s", "From", "number", "s"), Column("read_mb_s", "Reads", "rate"),
         Column("write_mb_s", "Writes", "rate")), tuple(
             Row({"drive": panel.entry, "of": panel.title, "from_s": step["t"], "read_mb_s": step["read"],
                  "write_mb_s": step["write"]}, panel.entry, group=panel.title)
             for panel in panels for step in panel.steps))
-    return Chart(context.named("timeline", state), context.titled("Reads over background writes", state), table,
-                 time_rows("Throughput of reads over that of writes, over time, one row per drive", panels, "MB/s"),
-                 text="Reads (orange, outlined) in front of writes (blue), one scale for all rows. "
-                      "The strip at the bottom zooms all rows.",
-                 notes=("The first repetition is drawn.",) * any(len(drive.tests) > 1 for drive in context.drives),
-                 wide=True, zooms=True)
+    return context.chart(
+        "timeline", "Reads over background writes", table,
+        time_rows("Throughput of reads over that of writes, over time, one row per drive", panels, "MB/s"),
+        text="Reads (orange, outlined) in front of writes (blue), one scale for all rows. The strip at the bottom "
+             "zooms all rows.", wide=True, zooms=True,
+        notes=("The first repetition is drawn.",) * any(len(drive.tests) > 1 for drive in context.drives))
 
 
-def _tail_charts(context: ChartContext, state: str) -> Iterator[Chart]:
+def _tail_charts(context: ChartContext) -> Iterator[Chart]:
     """Read latency: with one drive both runs in one chart, with several a chart for each."""
     groups: list[tuple[tuple[str, ...], str, str]] = [
         ((MIXED,), "read-tail", "Read latency beside the writer"), ((BASELINE,), "read-tail-alone",
@@ -466,9 +458,9 @@ def _tail_charts(context: ChartContext, state: str) -> Iterator[Chart]:
         tails, metric_rows = [], []
         for drive in context.drives:
             for role in roles:
-                for series in drive.series("tail", state=state, role=role, kind=kind)[:1]:
+                for series in drive.series("tail", state=context.state, role=role, kind=kind)[:1]:
                     (line,) = series["lines"]
-                    row = MetricRow(drive, ("states", state, role, f"{kind}_latency"), {"of": role})
+                    row = MetricRow(drive, context.at(role, f"{kind}_latency"), {"of": role})
                     percentiles = [(name, share, value.value) for name, share in _PERCENTILES.items() if (
                         value := drive.value(*row.base, f"{name.replace('.', '_')}_ns")).value is not None]
                     tails.append(Tail(drive.key, ROLES[role], series["of"]["n"],
@@ -477,14 +469,15 @@ def _tail_charts(context: ChartContext, state: str) -> Iterator[Chart]:
         if not tails:
             continue
         rank = "nearest rank x[⌈n p⌉ − 1] of the sorted complete − submit; only where n (1 − p) ≥ 10"
-        table = metric_table(context.titled(f"{title}: percentiles", state), metric_rows, [
+        table = metric_table(context.titled(f"{title}: percentiles"), metric_rows, [
             *(metric.duration(f"{name.replace('.', '_')}_ns", name, rank) for name in _PERCENTILES),
             metric.MEAN_LATENCY, metric.MAX_LATENCY, metric.count("n", "I/Os")],
-            ("states", state, "{of}", f"{kind}_latency"), (Column("of", "Run"),))
-        yield Chart(context.named(id_, state), context.titled(title, state), _with_reasons(table),
-                    tail_chart(f"{title}: share of I/Os that took at least a time", tails,
-                               context.style([ROLES[role] for role in roles]), f"{kind} latency"), "lower",
-                    "Further left is better. Faint where fewer than 10 I/Os lie beyond: too few for a percentile.")
+            context.at("{of}", f"{kind}_latency"), (Column("of", "Run"),))
+        yield context.chart(
+            id_, title, _with_reasons(table), tail_chart(
+                f"{title}: share of I/Os that took at least a time", tails,
+                context.style([ROLES[role] for role in roles]), f"{kind} latency"), "lower",
+            "Further left is better. Faint where fewer than 10 I/Os lie beyond: too few for a percentile.")
 
 
 def _with_reasons(table: Table) -> Table:
@@ -496,37 +489,37 @@ def _with_reasons(table: Table) -> Table:
     return replace(table, rows=tuple(replace(row, why=why(row)) for row in table.rows))
 
 
-def _bursts(context: ChartContext, state: str) -> Chart | None:
+def _bursts(context: ChartContext) -> Chart | None:
     metric_rows, points = [], []
     for drive in context.drives:
         test = drive.tests[0]
-        bursts = (test["figures"]["states"].get(state) or {}).get("bursts") or {}
+        bursts = (test["figures"]["states"].get(context.state) or {}).get("bursts") or {}
         first = min((burst["repeat"] for burst in bursts.values()), default=None)
         for key, burst in bursts.items():
             if burst["repeat"] != first:
                 continue
             if burst["slowdown"] is not None:
                 points.append(Point(drive.key, "", burst["burst"] + 1, burst["slowdown"]))
-            metric_rows.append(MetricRow(DriveResults(drive.key, (test,)), ("states", state, "bursts", key),
-                                         {"burst": key}))
+            metric_rows.append(MetricRow(DriveResults(drive.key, (test,)), context.at("bursts", key), {"burst": key}))
     if not metric_rows:
         return None
-    table = metric_table(context.titled("Read bursts", state), metric_rows, BURSTS,
-                         ("states", state, "bursts", "{burst}"),
+    table = metric_table(context.titled("Read bursts"), metric_rows, BURSTS, context.at("bursts", "{burst}"),
                          (Column("burst", "Burst", formula="in order, from 0; after a dash the repeat"),))
-    return Chart(context.named("bursts", state), context.titled("Slowdown of each read burst", state), table,
-                 curves("Slowdown of each read burst", points, context.style(), Axis("read burst", kind="count"),
-                        Axis("times as long as alone", "×", "auto")), "lower",
-                 "The smaller the differences between bursts, the more predictable the drive.")
+    title = "Slowdown of each read burst"
+    return context.chart("bursts", title, table, curves(
+        title, points, context.style(), Axis("read burst", kind="count"),
+        Axis("times as long as alone", "×", "auto")), "lower",
+        "The smaller the differences between bursts, the more predictable the drive.")
 
 
-def _waiting(context: ChartContext, state: str) -> Chart | None:
-    table = context.table(context.titled("Distribution of the waiting over reads", state), WAITING,
-                          ("states", state, "{of}", "read_waiting"), list(ROLES), Column("of", "Run"))
+def _waiting(context: ChartContext) -> Chart | None:
+    title = "Distribution of the waiting over reads"
+    table = context.table(context.titled(title), WAITING, context.at("{of}", "read_waiting"), list(ROLES),
+                          Column("of", "Run"))
     if not any(row.values.get("p50_ns") for row in table.rows):
         return None
-    return Chart(context.named("waiting", state), context.titled("Distribution of the waiting over reads", state),
-                 table, better="lower", text="Latency-weighted percentiles: each read has its latency as weight.")
+    return context.chart("waiting", title, table, better="lower",
+                         text="Latency-weighted percentiles: each read has its latency as weight.")
 
 
-REPORT = Report(report, sections, lambda drive: drive.of_state(0, MIXED, "read_wait_ns"), "lower", NS)
+REPORT = Report(report, sections, lambda drive: drive.of_state(0, MIXED, WAIT.key), WAIT)

@@ -24,7 +24,7 @@ def page_of(document: dict[str, Any], highlight: str | None = None, drives_file:
     report = REPORTS[document["report"]]
     values = {drive.key: value for drive in drives
               if drive.verdict["level"] != "invalid" and (value := report.headline(drive)) is not None}
-    ranks = ranks_of(values, report.better == "higher")
+    ranks = ranks_of(values, report.metric.better == "higher")
     entries = entries_of(drives, ranks, highlight, drives_file)
     drives.sort(key=lambda drive: ranks.get(drive.key) or len(drives) + 1)  # stable: then as they were named
     context = ChartContext(tuple(drives))

@@ -1,19 +1,18 @@
 """qd1: latency and rates at queue depth 1, also by block size."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 
 from blkreel.analysis.charts.curves import curves
 from blkreel.analysis.charts.model import Chart, Column, Section, Table
-from blkreel.analysis.charts.spec import Axis, Point
-from blkreel.analysis.metrics.definitions.metric import number_unit
+from blkreel.analysis.charts.spec import Axis
 from blkreel.analysis.metrics.partials.distributions import ValueCounts
 from blkreel.benchmarks import metric
-from blkreel.benchmarks.charts.chart_context import MB_S, ChartContext, efficiency, ranking, section, slug
+from blkreel.benchmarks.charts.chart_context import MB_S, ChartContext, efficiency, points_of, ranking, section, slug
 from blkreel.benchmarks.charts.drives import DriveResults, FigurePath, Value
-from blkreel.benchmarks.charts.tables import MetricRow, metric_table, plain
+from blkreel.benchmarks.charts.tables import MetricRow, metric_table
 from blkreel.benchmarks.results.directory import Runs, Test
 from blkreel.benchmarks.results.document import (
     Content,
@@ -144,70 +143,64 @@ METHOD = [
 
 Kinds = dict[str, dict[str, str]]  # words of an I/O -> key of a drive -> key of the I/O in its figures
 _RATES = metric.select(METRICS, "kiops", "mb_s")
+_KIOPS = replace(_RATES[0], unit="kIOPS")  # of a value alone
 _LATENCIES = metric.select(METRICS, "mean_ns", "p99_ns", "p99_99_ns", "max_ns", "ops")
 _POWER = metric.select(METRICS, "average_w", "kiops_per_w", "mb_per_j")
 
 
 def sections(context: ChartContext) -> Iterator[Section]:
-    for state in context.states():
-        if kinds := _kinds(context, state, "qd1"):
-            yield section(f"qd1-{slug(state)}", context.titled("One outstanding", state), (
-                *_rates(context, state, kinds), *_tails(context, state, kinds), *_power(context, state, kinds)))
-        yield section(f"blocks-{slug(state)}", context.titled("By block size", state), _by_block(context, state))
-        yield section(f"sweep-{slug(state)}", context.titled("By queue depth", state),
-                      sweep_charts(context, state, ("states", state, "sweep"), "qd1-"))
+    for state_context in context.by_state():
+        state = state_context.state
+        if kinds := _kinds(state_context, "qd1"):
+            yield section(f"qd1-{slug(state)}", state_context.titled("One outstanding"), (
+                *_rates(state_context, kinds), *_tails(state_context, kinds), *_power(state_context, kinds)))
+        yield section(f"blocks-{slug(state)}", state_context.titled("By block size"), _by_block(state_context))
+        yield section(f"sweep-{slug(state)}", state_context.titled("By queue depth"),
+                      sweep_charts(state_context, state_context.at("sweep"), "qd1-"))
 
 
-def _kinds(context: ChartContext, state: str, role: str) -> Kinds:
+def _kinds(context: ChartContext, role: str) -> Kinds:
     """{words of an I/O: {drive: its key in the figures}}, in the order measured."""
     kinds: Kinds = {}
     for drive in context.drives:
-        for index in drive.keys("states", state, role):
-            words = drive.value("states", state, role, index, "io").value
+        for index in drive.keys(*context.at(role)):
+            words = drive.value(*context.at(role, index, "io")).value
             kinds.setdefault(words, {})[drive.key] = index
     return kinds
 
 
-def _at(state: str, role: str, where: dict[str, str], *path: str) -> Callable[[DriveResults], FigurePath]:
+def _at(context: ChartContext, where: dict[str, str], *path: str) -> Callable[[DriveResults], FigurePath]:
     """The path of a figure in a drive's row of that kind."""
-    return lambda drive: ("states", state, role, where.get(drive.key, "none"), *path)
+    return lambda drive: context.at("qd1", where.get(drive.key, "none"), *path)
 
 
-def _table(context: ChartContext, state: str, role: str, kinds: Kinds, figures: Sequence[metric.BenchmarkMetric],
-           caption: str) -> Table:
+def _table(context: ChartContext, kinds: Kinds, figures: Sequence[metric.BenchmarkMetric], caption: str) -> Table:
     by_key = {drive.key: drive for drive in context.drives}
-    metric_rows = [MetricRow(by_key[key], ("states", state, role, index), {"io": index}, words)
-              for words, where in kinds.items() for key, index in where.items()]
-    return metric_table(caption, metric_rows, figures, ("states", state, role, "{io}"), (Column("io", "I/O"),))
+    metric_rows = [MetricRow(by_key[key], context.at("qd1", index), {"io": index}, words)
+                   for words, where in kinds.items() for key, index in where.items()]
+    return metric_table(caption, metric_rows, figures, context.at("qd1", "{io}"), (Column("io", "I/O"),))
 
 
-def _rates(context: ChartContext, state: str, kinds: Kinds) -> Iterator[Chart | None]:
+def _rates(context: ChartContext, kinds: Kinds) -> Iterator[Chart | None]:
     """Random I/Os in kIOPS, sequential I/Os in MB/s."""
-    for words, where in kinds.items():
-        random = words.startswith("random")
-        key, form, axis = ("kiops", "number", Axis("kIOPS", "", "auto")) if random else ("mb_s", "rate", MB_S)
-        if not context.several:
-            continue
-        yield ranking(context, context.named(f"qd1-{slug(words)}", state), context.titled(_titled(words), state), axis,
-                      [("", _at(state, "qd1", where, key))],
-                      _table(context, state, "qd1", {words: where}, _RATES, words), better="higher", form=form,
-                      unit="kIOPS" if random else "")
     if not context.several:
-        yield Chart(context.named("qd1-rates", state), context.titled("Rates, one outstanding", state),
-                    _table(context, state, "qd1", kinds, _RATES, "Rates, one outstanding"), better="higher")
+        title = "Rates, one outstanding"
+        yield context.chart("qd1-rates", title, _table(context, kinds, _RATES, title), better="higher")
+        return
+    for words, where in kinds.items():
+        figure, axis = (_KIOPS, Axis("kIOPS", "", "auto")) if words.startswith("random") else (_RATES[1], MB_S)
+        yield ranking(context, f"qd1-{slug(words)}", _titled(words), axis, [("", _at(context, where, figure.key))],
+                      _table(context, {words: where}, _RATES, words), figure)
 
 
-def _tails(context: ChartContext, state: str, kinds: Kinds) -> Iterator[Chart | None]:
+def _tails(context: ChartContext, kinds: Kinds) -> Iterator[Chart | None]:
     """Mean, p99 and p99.99 of each kind of I/O, joined by a line."""
     for words, where in kinds.items():
-        table = _table(context, state, "qd1", {words: where}, _LATENCIES, f"Latency, {words}")
-        yield ranking(context, context.named(f"qd1-qos-{slug(words)}", state),
-                      context.titled(f"Slow {_plural(words)}", state), Axis("latency", "ns", "auto"),
-                      [(name, _at(state, "qd1", where, key)) for key, name in (
-                          ("mean_ns", "mean"), ("p99_ns", "p99"), ("p99_99_ns", "p99.99"))], table, better="lower",
-                      form="time", order_part=1,
-                      text_of=partial(_slowest, at=_at(state, "qd1", where)),
-                      notes=_too_small(table))
+        table = _table(context, {words: where}, _LATENCIES, f"Latency, {words}")
+        yield ranking(context, f"qd1-qos-{slug(words)}", f"Slow {_plural(words)}", Axis("latency", "ns", "auto"),
+                      [(name, _at(context, where, key)) for key, name in (
+                          ("mean_ns", "mean"), ("p99_ns", "p99"), ("p99_99_ns", "p99.99"))], table, _LATENCIES[0],
+                      order_part=1, text_of=partial(_slowest, at=_at(context, where)), notes=_too_small(table))
 
 
 def _slowest(drive: DriveResults, at: Callable[[DriveResults], FigurePath]) -> str:
@@ -215,7 +208,7 @@ def _slowest(drive: DriveResults, at: Callable[[DriveResults], FigurePath]) -> s
     for key, name in (("p99_99_ns", "p99.99"), ("p99_ns", "p99"), ("mean_ns", "mean")):
         value = drive.value(*at(drive), key).value
         if value is not None:
-            return f"{name} {plain(value, 'time')}"
+            return f"{name} {units.duration(value)}"
     return ""
 
 
@@ -224,61 +217,53 @@ def _too_small(table: Table) -> tuple[str, ...]:
     return (f"n too small for p99.99: {', '.join(sorted(small))}.",) if small else ()
 
 
-def _power(context: ChartContext, state: str, kinds: Kinds) -> Iterator[Chart | None]:
+def _power(context: ChartContext, kinds: Kinds) -> Iterator[Chart | None]:
     for words, where in kinds.items():
         if words.startswith("random") and context.several:
-            table = _table(context, state, "qd1", {words: where}, [_RATES[0], *_POWER], f"Efficiency, {words}")
-            chart = ranking(context, context.named(f"qd1-kiops-w-{slug(words)}", state),
-                            context.titled(f"kIOPS per watt, {_plural(words)}", state), Axis("kIOPS/W", "", "auto"),
-                            [("", _at(state, "qd1", where, "kiops_per_w"))], table, better="higher", form="number",
-                            unit="kIOPS/W")
+            chart = ranking(context, f"qd1-kiops-w-{slug(words)}", f"kIOPS per watt, {_plural(words)}",
+                            Axis("kIOPS/W", "", "auto"), [("", _at(context, where, "kiops_per_w"))],
+                            _table(context, {words: where}, [_RATES[0], *_POWER], f"Efficiency, {words}"),
+                            replace(_POWER[1], unit="kIOPS/W"))
             if chart and chart.spec:
                 yield chart
     first = context.drives[0].key
-    points = [(words, ("states", state, "qd1", where[first]), "mb_s") for words, where in kinds.items()
+    points = [(words, context.at("qd1", where[first]), "mb_s") for words, where in kinds.items()
               if len(set(where.values())) == 1 and first in where]
     if points:
-        yield efficiency(context, context.named("qd1-efficiency", state),
-                         context.titled("Efficiency, one outstanding", state), points)
+        yield efficiency(context, "qd1-efficiency", "Efficiency, one outstanding", points)
     if not context.several:
-        table = _table(context, state, "qd1", kinds, [*_RATES, *_POWER], "Efficiency, one outstanding")
+        table = _table(context, kinds, [*_RATES, *_POWER], "Efficiency, one outstanding")
         if any(row.values.get("kiops_per_w") is not None for row in table.rows):
-            yield Chart(context.named("qd1-kiops-w", state), context.titled("kIOPS per watt", state), table,
-                        better="higher")
+            yield context.chart("qd1-kiops-w", "kIOPS per watt", table, better="higher")
 
 
-def _by_block(context: ChartContext, state: str) -> Iterator[Chart]:
-    kinds: dict[str, list[tuple[DriveResults, FigurePath, int]]] = {}
-    for where in _kinds(context, state, "blocks").values():
+def _by_block(context: ChartContext) -> Iterator[Chart]:
+    kinds: dict[str, list[tuple[int, MetricRow]]] = {}
+    for where in _kinds(context, "blocks").values():
         for drive in context.drives:
             if drive.key not in where:
                 continue
-            base = ("states", state, "blocks", where[drive.key])
+            base = context.at("blocks", where[drive.key])
             access, op, block = (drive.value(*base, key).value for key in ("access", "op", "block"))
             if block:
-                kinds.setdefault(f"{access} {op}".strip(), []).append((drive, base, block))
+                kinds.setdefault(f"{access} {op}".strip(), []).append(
+                    (block, MetricRow(drive, base, {"io": base[-1], "block": block})))
     groups = [[kind] for kind in kinds] if context.several else [list(kinds)]
-    for key, title, axis, better in (("mb_s", "Throughput", MB_S, "higher"),
-                                     ("mean_ns", "Mean latency", Axis("mean latency", "ns", "auto"), "lower")):
+    for figure, stem, title, axis in (
+            (_RATES[1], "rate", "Throughput", MB_S),
+            (_LATENCIES[0], "latency", "Mean latency", Axis("mean latency", "ns", "auto"))):
         for group in groups:
-            points, metric_rows = [], []
-            for kind in group:
-                for drive, io_path, block in sorted(kinds[kind], key=lambda point: point[2]):
-                    metric_rows.append(MetricRow(drive, io_path, {"io": io_path[-1], "block": block}))
-                    if (value := drive.value(*io_path, key).value) is not None:
-                        points.append(Point(drive.key, kind, block, value))
+            rows = [(kind, *row) for kind in group for row in sorted(kinds[kind], key=lambda row: row[0])]
+            points = points_of(rows, figure.key)
             if not points:
                 continue
-            table = metric_table(f"{title} by block size", metric_rows,
-                                 [*_RATES, *_LATENCIES] if key == "mb_s" else _LATENCIES,
-                                 ("states", state, "blocks", "{io}"),
-                                 (Column("io", "I/O"), Column("block", "Block", "block")))
-            stem = f"qd1-blocks-{'rate' if key == 'mb_s' else 'latency'}"
-            id_ = f"{stem}-{slug(group[0])}" if context.several else stem
+            table = metric_table(f"{title} by block size", [row for _, _, row in rows],
+                                 [*_RATES, *_LATENCIES] if stem == "rate" else _LATENCIES,
+                                 context.at("blocks", "{io}"), (Column("io", "I/O"), Column("block", "Block", "block")))
+            id_ = f"qd1-blocks-{stem}" + (f"-{slug(group[0])}" if context.several else "")
             words = f"{title} by block size" + (f", {group[0]}s" if context.several else "")
-            yield Chart(context.named(id_, state), context.titled(words, state), table,
-                        curves(words, points, context.style(group), Axis("block size", "block", "log2"), axis),
-                        better)
+            yield context.chart(id_, words, table, curves(words, points, context.style(group), Axis(
+                "block size", "block", "log2"), axis), figure.better)
 
 
 def _titled(words: str) -> str:
@@ -296,4 +281,4 @@ def _headline(drive: DriveResults) -> Value | None:
                  for index in drive.keys("states", state, "qd1")), None)
 
 
-REPORT = Report(report, sections, _headline, "higher", number_unit("kIOPS"))
+REPORT = Report(report, sections, _headline, _KIOPS)

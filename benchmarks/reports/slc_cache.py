@@ -11,11 +11,12 @@ from blkreel.analysis.charts.model import Chart, Column, Row, Section, Table
 from blkreel.analysis.charts.over_time import MOST_POINTS, extremes
 from blkreel.analysis.charts.spec import Axis, Point
 from blkreel.analysis.metrics.definitions.metric import BYTES
+from blkreel.analysis.metrics.definitions.metric import MB_S as MB_S_UNIT
 from blkreel.analysis.metrics.partials.formulas import mb_per_s
 from blkreel.benchmarks import metric
 from blkreel.benchmarks.charts.chart_context import MB_S, ChartContext, efficiency, ranking, state_section
 from blkreel.benchmarks.charts.drives import DriveResults, FigurePath
-from blkreel.benchmarks.charts.tables import MetricRow, metric_table, plain
+from blkreel.benchmarks.charts.tables import MetricRow, metric_table
 from blkreel.benchmarks.results.directory import Runs, Test
 from blkreel.benchmarks.results.document import (
     Content,
@@ -216,25 +217,24 @@ _METRICS = metric.select(METRICS, "fast_bytes", "before_mb_s", "after_mb_s", "of
 
 
 def sections(context: ChartContext) -> Iterator[Section]:
-    for state in context.states():
-        fills = _fills(context, state)
+    for state_context in context.by_state():
+        fills = _fills(state_context)
         first = next(iter(fills), None)
-        charts = [_rate_charts(context, state, rest_ns, where) for rest_ns, where in fills.items()]
+        charts = [_rate_charts(state_context, rest_ns, where) for rest_ns, where in fills.items()]
         if first is not None:
-            charts = [_split(context, state, first, fills[first]), charts[0], _sizes(context, state, fills),
-                        *charts[1:], *(_split(context, state, rest_ns, where) for rest_ns, where in fills.items()
-                                         if rest_ns != first and context.several),
-                        efficiency(context, context.named("efficiency", state),
-                                   context.titled("Efficiency of the first fill", state),
-                                   [("first fill", ("states", state, "fills", "first"), "mean_mb_s")])]
-        yield state_section(state, "Fast part", charts)
+            charts = [_split(state_context, first, fills[first]), charts[0], _sizes(state_context, fills), *charts[1:],
+                      *(_split(state_context, rest_ns, where) for rest_ns, where in fills.items()
+                        if rest_ns != first and context.several),
+                      efficiency(state_context, "efficiency", "Efficiency of the first fill",
+                                 [("first fill", state_context.at("fills", "first"), "mean_mb_s")])]
+        yield state_section(state_context, "Fast part", charts)
 
 
-def _fills(context: ChartContext, state: str) -> Fills:
+def _fills(context: ChartContext) -> Fills:
     fills: Fills = {}
     for drive in context.drives:
-        for index in drive.keys("states", state, "fills"):
-            rest_ns = drive.value("states", state, "fills", index, "rest_ns").value
+        for index in drive.keys(*context.at("fills")):
+            rest_ns = drive.value(*context.at("fills", index, "rest_ns")).value
             if rest_ns is not None:
                 fills.setdefault(rest_ns, {})[drive.key] = index
     return dict(sorted(fills.items()))
@@ -245,46 +245,44 @@ def _name(rest_ns: int) -> str:
 
 
 def _suffix(rest_ns: int) -> str:
-    return "" if rest_ns == 0 else f"-after-{units.setting(rest_ns).replace(' ', '').replace('.', '-')}"
+    return f"-{_key(rest_ns)}" if rest_ns else ""
 
 
-def _table(context: ChartContext, state: str, fills: Fills, caption: str) -> Table:
-    metric_rows = [MetricRow(drive, ("states", state, "fills", keys[drive.key]),
+def _table(context: ChartContext, fills: Fills, caption: str) -> Table:
+    metric_rows = [MetricRow(drive, context.at("fills", keys[drive.key]),
                              {"fill": keys[drive.key], "rest_ns": rest_ns})
                    for drive in context.drives for rest_ns, keys in fills.items() if drive.key in keys]
-    return metric_table(caption, metric_rows, _METRICS, ("states", state, "fills", "{fill}"),
+    return metric_table(caption, metric_rows, _METRICS, context.at("fills", "{fill}"),
                         (Column("fill", "Fill"), Column("rest_ns", "Rest before", "time")))
 
 
-def _split(context: ChartContext, state: str, rest_ns: int, fill_keys: dict[str, str]) -> Chart | None:
+def _split(context: ChartContext, rest_ns: int, fill_keys: dict[str, str]) -> Chart | None:
     """Each drive with free and with exhausted cache; a drive without a change has one speed."""
     def at(key: str) -> Callable[[DriveResults], FigurePath]:
-        return lambda drive: ("states", state, "fills", fill_keys.get(drive.key, "none"), key)
+        return lambda drive: context.at("fills", fill_keys.get(drive.key, "none"), key)
 
     def text_of(drive: DriveResults) -> str:
-        fast, slow, whole = (drive.value(*at(key)(drive)).value
-                             for key in ("before_mb_s", "after_mb_s", "mean_mb_s"))
+        fast, slow, whole, size = (drive.value(*at(key)(drive)).value
+                                   for key in ("before_mb_s", "after_mb_s", "mean_mb_s", "fast_bytes"))
         if fast is None:
-            return f"{plain(whole, 'rate')} throughout" if whole is not None else ""
-        size = drive.value(*at("fast_bytes")(drive)).value
-        return f"{plain(size, 'size')} at {plain(fast, 'rate')}, then {plain(slow, 'rate')}"
+            return f"{MB_S_UNIT.text(whole)} throughout" if whole is not None else ""
+        return f"{BYTES.text(size)} at {MB_S_UNIT.text(fast)}, then {MB_S_UNIT.text(slow)}"
 
     def throughout(drive: DriveResults) -> FigurePath:
         return at("mean_mb_s" if drive.value(*at("before_mb_s")(drive)).value is None else "none")(drive)
 
     title = f"Cached and exhausted, {_name(rest_ns)}"
-    return ranking(context, context.named(f"cache-split{_suffix(rest_ns)}", state), context.titled(title, state),
-                   Axis("write throughput", "MB/s", "auto"),
+    return ranking(context, f"cache-split{_suffix(rest_ns)}", title, Axis("write throughput", "MB/s", "auto"),
                    [("exhausted", at("after_mb_s")), ("cached", at("before_mb_s")), ("no change found", throughout)],
-                   _table(context, state, {rest_ns: fill_keys}, title), better="higher", form="rate", text_of=text_of,
+                   _table(context, {rest_ns: fill_keys}, title), _METRICS[1], text_of=text_of,
                    order_path=lambda drive: at("after_mb_s" if drive.value(*at("after_mb_s")(drive)).value is not None
                                             else "mean_mb_s")(drive),
                    text="Write throughput before and after the fast part is full.")
 
 
-def _rate_charts(context: ChartContext, state: str, rest_ns: int, fill_keys: dict[str, str]) -> Chart | None:
+def _rate_charts(context: ChartContext, rest_ns: int, fill_keys: dict[str, str]) -> Chart | None:
     drawn = [(drive, series) for drive in context.drives
-             for series in drive.series("rate", state=state, rest_ns=rest_ns)[:1]]
+             for series in drive.series("rate", state=context.state, rest_ns=rest_ns)[:1]]
     if not drawn:
         return None
     most = min(1000, MOST_POINTS // len(drawn))
@@ -297,10 +295,10 @@ def _rate_charts(context: ChartContext, state: str, rest_ns: int, fill_keys: dic
         steps += [(written, steps[-1][1])] if steps else []  # the last step is as long as the others
         thinned = extremes([at for at, _ in steps], [rate for _, rate in steps], most)
         line = [Point(drive.key, "", at, rate) for at, rate in thinned]
-        fast = drive.value("states", state, "fills", fill_keys.get(drive.key, "none"), "fast_bytes").value
+        fast = drive.value(*context.at("fills", fill_keys.get(drive.key, "none"), "fast_bytes")).value
         if fast is not None and line:
             index = max((index for index, point in enumerate(line) if point.x <= fast), default=0)
-            line.insert(index + 1, Point(drive.key, "", float(fast), line[index].y, plain(fast, "size")))
+            line.insert(index + 1, Point(drive.key, "", float(fast), line[index].y, BYTES.text(fast)))
         points += line
     title = f"Write rate by bytes written, {_name(rest_ns)}"
     table = Table(title, (Column("drive", "Drive"), Column("written_bytes", "Written before", "size"),
@@ -308,25 +306,25 @@ def _rate_charts(context: ChartContext, state: str, rest_ns: int, fill_keys: dic
                   tuple(Row({"drive": point.entry, "written_bytes": point.x, "mb_s": point.y}, point.entry)
                         for point in points if point.ring is None))
     spec = curves(title, points, context.style(), Axis("written", "bytes"), MB_S, is_stepped=True, dots=False)
-    return Chart(context.named(f"cache{_suffix(rest_ns)}", state), context.titled(title, state), table, spec, "higher",
-                 "The ring is the end of the fast part." if any(point.ring for point in points) else
-                 "No change of speed was found.", wide=True)
+    return context.chart(f"cache{_suffix(rest_ns)}", title, table, spec, "higher",
+                         "The ring is the end of the fast part." if any(point.ring for point in points) else
+                         "No change of speed was found.", wide=True)
 
 
-def _sizes(context: ChartContext, state: str, fills: Fills) -> Chart:
-    table = _table(context, state, fills, "Fast part, by the rest before it")
+def _sizes(context: ChartContext, fills: Fills) -> Chart:
+    table = _table(context, fills, "Fast part, by the rest before it")
     points = []
     for drive in context.drives:
         for index, fill_keys in enumerate(fills.values()):
-            fast = drive.value("states", state, "fills", fill_keys.get(drive.key, "none"), "fast_bytes").value
+            fast = drive.value(*context.at("fills", fill_keys.get(drive.key, "none"), "fast_bytes")).value
             if fast is not None:
                 points.append(Point(drive.key, "", index, float(fast)))
     notes = {row.why["fast_bytes"] for row in table.rows if "fast_bytes" in row.why}
-    title = context.titled("Size of the fast part, by the rest before it", state)
-    spec = curves(title, points, context.style(), Axis("", kind="names", names=tuple(map(_name, fills))),
-                  Axis("fast part", "bytes"))
-    return Chart(context.named("cache-size", state), title, table, spec, "higher",
-                 "How much of the cache a rest recovers.", tuple(sorted(notes))[:3])
+    title = "Size of the fast part, by the rest before it"
+    spec = curves(context.titled(title), points, context.style(),
+                  Axis("", kind="names", names=tuple(map(_name, fills))), Axis("fast part", "bytes"))
+    return context.chart("cache-size", title, table, spec, "higher", "How much of the cache a rest recovers.",
+                         sorted(notes)[:3])
 
 
-REPORT = Report(report, sections, lambda drive: drive.of_state(0, "fast_bytes"), "higher", BYTES)
+REPORT = Report(report, sections, lambda drive: drive.of_state(0, "fast_bytes"), _METRICS[0])

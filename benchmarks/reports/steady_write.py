@@ -5,7 +5,6 @@ from collections.abc import Iterator
 from blkreel.analysis.charts.curves import curves
 from blkreel.analysis.charts.model import Chart, Column, Row, Section, Table
 from blkreel.analysis.charts.spec import Axis, Point
-from blkreel.analysis.metrics.definitions.metric import MB_S as MB_S_UNIT
 from blkreel.analysis.stats.intervals import geometric_mean
 from blkreel.benchmarks import metric
 from blkreel.benchmarks.charts.chart_context import MB_S, ChartContext, ranking, section
@@ -105,7 +104,7 @@ def _steady(context: ChartContext, of: list[str]) -> Chart | None:
     parts = [(f"{words}{f', {name}' if len(of) > 1 else ''}", ("of", name, key)) for name in of
              for key, words in (("steady_mb_s", "steady"), ("first_mb_s", "first round"))]
     unsteady = [row.values["drive"] for row in table.rows if row.values.get("steady") is False]
-    return ranking(context, "steady", "Steady write throughput", MB_S, parts, table, better="higher", form="rate",
+    return ranking(context, "steady", "Steady write throughput", MB_S, parts, table, METRICS[2],
                    notes=(f"Not steady: {', '.join(dict.fromkeys(unsteady))}.",) if unsteady else ())
 
 
@@ -132,4 +131,4 @@ def _rounds(context: ChartContext, of: list[str]) -> Iterator[Chart]:
             point.line for point in points)), Axis("round", kind="count"), MB_S), "higher")
 
 
-REPORT = Report(report, sections, lambda drive: drive.value("steady_mb_s"), "higher", MB_S_UNIT)
+REPORT = Report(report, sections, lambda drive: drive.value("steady_mb_s"), METRICS[2])

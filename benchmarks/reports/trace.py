@@ -9,7 +9,6 @@ from blkreel.analysis.charts.model import Chart, Column, Section
 from blkreel.analysis.charts.spec import Axis
 from blkreel.analysis.metrics.accumulator import COLUMNS as METRIC_COLUMNS
 from blkreel.analysis.metrics.accumulator import MetricsAccumulator, Partial
-from blkreel.analysis.metrics.definitions.metric import MB_S as MB_S_UNIT
 from blkreel.analysis.metrics.definitions.registry import figures
 from blkreel.analysis.metrics.measure import run_columns_of
 from blkreel.analysis.metrics.partials.distributions import Distribution
@@ -180,12 +179,12 @@ def sections(context: ChartContext) -> Iterator[Section]:
     parts = [(state or "all", state) for state in states]
     rates = [
         ranking(context, "trace-rate", "Average data rate", MB_S,
-                [(name, ("states", state, "data_rate_mb_s")) for name, state in parts], table, better="higher",
-                form="rate", order_part=len(parts) - 1, text="Bytes / time with at least one I/O in flight."),
+                [(name, ("states", state, "data_rate_mb_s")) for name, state in parts], table, RATES[0],
+                order_part=len(parts) - 1, text="Bytes / time with at least one I/O in flight."),
         _full_empty(context),
         ranking(context, "trace-energy", "Energy of the trace", Axis("energy", "J", "auto"),
-                [(name, ("states", state, "energy_j")) for name, state in parts], table, better="lower", form="number",
-                unit="J", order_part=len(parts) - 1),
+                [(name, ("states", state, "energy_j")) for name, state in parts], table, RATES[3],
+                order_part=len(parts) - 1),
         efficiency(context, "efficiency", "Efficiency", [(state, ("states", state), "data_rate_mb_s")
                                                         for state in states])]
     yield section("rates", "Data rate and energy", (
@@ -205,7 +204,7 @@ def _latency_chart(context: ChartContext, kind: str, key: str, title: str) -> Ch
                          (Column("state", "State"),))
     return ranking(context, f"trace-{'mean' if key == 'mean_ns' else 'p99'}-{slug(kind)}", f"{title} of {_KINDS[kind]}",
                    Axis("latency", "ns", "auto"), [(state or "all", ("states", state, kind, key)) for state in states],
-                   table, better="lower", form="time", order_part=len(states) - 1)
+                   table, LATENCIES[0], order_part=len(states) - 1)
 
 
 def _full_empty(context: ChartContext) -> Chart | None:
@@ -222,4 +221,4 @@ def _full_empty(context: ChartContext) -> Chart | None:
                  "higher", "Data rate that remains once the drive is full.")
 
 
-REPORT = Report(report, sections, lambda drive: drive.of_state(-1, "data_rate_mb_s"), "higher", MB_S_UNIT)
+REPORT = Report(report, sections, lambda drive: drive.of_state(-1, "data_rate_mb_s"), RATES[0])

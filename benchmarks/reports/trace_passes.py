@@ -3,20 +3,18 @@
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 
 from blkreel.analysis.charts.curves import curves
 from blkreel.analysis.charts.model import Chart, Column, Section
-from blkreel.analysis.charts.spec import Axis, Point
+from blkreel.analysis.charts.spec import Axis
 from blkreel.analysis.metrics.accumulator import SECOND_NS
-from blkreel.analysis.metrics.definitions.metric import NUMBER
 from blkreel.analysis.metrics.partials.formulas import mb_per_s
 from blkreel.analysis.stats.intervals import geometric_mean
 from blkreel.benchmarks import metric
-from blkreel.benchmarks.charts.chart_context import ChartContext, ranking, state_section
+from blkreel.benchmarks.charts.chart_context import ChartContext, points_of, ranking, state_section
 from blkreel.benchmarks.charts.drives import DriveResults, FigurePath
-from blkreel.benchmarks.charts.tables import MetricRow, metric_table, plain
+from blkreel.benchmarks.charts.tables import MetricRow, metric_table
 from blkreel.benchmarks.results.directory import Runs, Test
 from blkreel.benchmarks.results.document import Content, Figures, by_state, figure_table, over_repeats
 from blkreel.benchmarks.step import BenchmarkStep
@@ -177,88 +175,75 @@ METHOD = [
     ("Comparability", "The traces are those of this project. No figure is comparable with one of PCMark or 3DMark."),
 ]
 _SCORE_TEXT = f"Score = {FORMULA}, of geometric means over the replays."
-# key of the metric, id and title of its charts, axis, format
-_CHARTS = (("bandwidth_mb_s", "bandwidth", "Bandwidth", Axis("bandwidth", "MB/s", "auto"), "rate"),
-           ("access_ns", "access", "Access time", Axis("access time", "ns", "auto"), "time"))
+# metric, id and title of its charts, axis
+_CHARTS = ((METRICS[1], "bandwidth", "Bandwidth", Axis("bandwidth", "MB/s", "auto")),
+           (METRICS[2], "access", "Access time", Axis("access time", "ns", "auto")))
 
 
 def sections(context: ChartContext) -> Iterator[Section]:
-    for state in context.states():
-        yield state_section(state, "Passes of traces", _charts(context, state))
+    for state_context in context.by_state():
+        yield state_section(state_context, "Passes of traces", _charts(state_context))
 
 
-def _charts(context: ChartContext, state: str) -> Iterator[Chart | None]:
-    base = ("states", state)
-    phases = _keys(context, *base, "phases")
+def _charts(context: ChartContext) -> Iterator[Chart | None]:
+    phases = _keys(context, "phases")
     if phases:
-        yield from _passes(context, state, phases)
-    yield _score(context, state, phases)
+        yield from _passes(context, phases)
+    yield _score(context, phases)
     if phases:
-        yield from _by_part(context, state, "phase", [(phase, (*base, "phases", phase)) for phase in phases])
+        yield from _by_part(context, "phase", phases)
     else:
-        yield from _passes(context, state, phases)
-    yield from _by_part(context, state, "trace",
-                        [(trace, (*base, "traces", trace)) for trace in _keys(context, *base, "traces")])
+        yield from _passes(context, phases)
+    yield from _by_part(context, "trace", _keys(context, "traces"))
 
 
-def _score(context: ChartContext, state: str, phases: list[str]) -> Chart | None:
-    base = ("states", state)
-    parts: list[tuple[str, FigurePath]] = [(phase, (*base, "phases", phase)) for phase in phases] or [("", base)]
-    table = context.table(context.titled("Score", state), [*METRICS, metric.REPEATS], base)
-    return ranking(context, context.named("score", state), context.titled("Score", state), Axis("score", "", "auto"),
-                   [(phase, (*path, "score")) for phase, path in parts], table, better="higher", form="number",
-                   order_path=lambda drive: (*base, "score"), text=_SCORE_TEXT)
+def _score(context: ChartContext, phases: list[str]) -> Chart | None:
+    parts = [(phase, context.at("phases", phase, "score")) for phase in phases] or [("", context.at("score"))]
+    table = context.table(context.titled("Score"), [*METRICS, metric.REPEATS], context.at())
+    return ranking(context, "score", "Score", Axis("score", "", "auto"), parts, table, METRICS[0],
+                   order_path=lambda drive: context.at("score"), text=_SCORE_TEXT)
 
 
-def _by_part(context: ChartContext, state: str, what: str,
-             parts: list[tuple[str, FigurePath]]) -> Iterator[Chart | None]:
+def _by_part(context: ChartContext, what: str, parts: list[str]) -> Iterator[Chart | None]:
     """By phase or by trace: what is "phase" or "trace", the name of the groups below the state is its plural."""
-    title = f"By {what}"
-    table = context.table(context.titled(title, state), METRICS, ("states", state, f"{what}s", f"{{{what}}}"),
-                          [name for name, _ in parts])
-    for key, id_, words, axis, form in _CHARTS:
-        metric_ = next(metric for metric in METRICS if metric.key == key)
-        yield ranking(context, context.named(f"{id_}-by-{what}", state), context.titled(f"{words} by {what}", state),
-                      axis, [(name, (*path, key)) for name, path in parts], table, better=metric_.better, form=form,
-                      order_path=partial(_path_of_all, state, key),
+    table = context.table(context.titled(f"By {what}"), METRICS, context.at(f"{what}s", f"{{{what}}}"), parts)
+    for figure, id_, words, axis in _CHARTS:
+        def path_of_all(drive: DriveResults, key: str = figure.key) -> FigurePath:
+            return context.at(key)
+
+        def mean_text(drive: DriveResults, figure: metric.BenchmarkMetric = figure) -> str:
+            value = drive.value(*context.at(figure.key)).value
+            return "" if value is None else figure.value_unit.text(value)
+
+        yield ranking(context, f"{id_}-by-{what}", f"{words} by {what}", axis,
+                      [(name, context.at(f"{what}s", name, figure.key)) for name in parts], table, figure,
+                      order_path=path_of_all,
                       # The values of many traces do not fit into a row.
-                      text_of=partial(_mean_text, state, key, form) if what == "trace" else None,
+                      text_of=mean_text if what == "trace" else None,
                       text="At the right the geometric mean over all replays." if what == "trace" else "")
 
 
-def _path_of_all(state: str, key: str, drive: DriveResults) -> FigurePath:
-    return "states", state, key
-
-
-def _mean_text(state: str, key: str, form: str, drive: DriveResults) -> str:
-    value = drive.value("states", state, key).value
-    return "" if value is None else plain(value, form)
-
-
-def _passes(context: ChartContext, state: str, phases: list[str]) -> Iterator[Chart]:
-    keys = _keys(context, "states", state, "passes")
+def _passes(context: ChartContext, phases: list[str]) -> Iterator[Chart]:
+    keys = _keys(context, "passes")
     if len(keys) < 2:
         return
-    rows = [MetricRow(drive, ("states", state, "passes", key), {"pass": key})
-            for drive in context.drives for key in keys if drive.holds("states", state, "passes", key)]
-    table = metric_table(context.titled("By pass", state), rows, METRICS, ("states", state, "passes", "{pass}"),
-                         (Column("pass", "Pass"),))
+    rows = [(key.rpartition("-")[0], keys.index(key), MetricRow(drive, context.at("passes", key), {"pass": key}))
+            for drive in context.drives for key in keys if drive.holds(*context.at("passes", key))]
+    table = metric_table(context.titled("By pass"), [row for _, _, row in rows], METRICS,
+                         context.at("passes", "{pass}"), (Column("pass", "Pass"),))
     initials = ", ".join(f"{phase[:1].upper()} {phase}" for phase in phases)
     across = Axis(f"pass: {initials}" if phases else "pass", kind="names", names=tuple(
         f"{key[:1].upper()}{key.rpartition('-')[2]}" if phases else key for key in keys))
-    for key, id_, words, axis, _ in _CHARTS:
-        points = [Point(row.drive.key, row.labels["pass"].rpartition("-")[0], keys.index(row.labels["pass"]), value)
-                  for row in rows if (value := row.drive.value(*row.base, key).value) is not None]
-        better = next(metric.better for metric in METRICS if metric.key == key)
-        title = context.titled(f"{words} by pass", state)
-        yield Chart(context.named(f"{id_}-by-pass", state), title, table,
-                    curves(title, points, context.style(phases), across, axis), better,
-                    "Geometric mean over the traces of the pass.")
+    for figure, id_, words, axis in _CHARTS:
+        title = f"{words} by pass"
+        yield context.chart(f"{id_}-by-pass", title, table, curves(
+            context.titled(title), points_of(rows, figure.key), context.style(phases), across, axis), figure.better,
+            "Geometric mean over the traces of the pass.")
 
 
-def _keys(context: ChartContext, *path: str) -> list[str]:
+def _keys(context: ChartContext, groups: str) -> list[str]:
     """Over all drives, in the order of the test."""
-    return list(dict.fromkeys(key for drive in context.drives for key in drive.keys(*path)))
+    return list(dict.fromkeys(key for drive in context.drives for key in drive.keys(*context.at(groups))))
 
 
-REPORT = Report(report, sections, lambda drive: drive.of_state(-1, "score"), "higher", NUMBER)
+REPORT = Report(report, sections, lambda drive: drive.of_state(-1, "score"), METRICS[0])

@@ -8,13 +8,12 @@ import numpy as np
 
 from blkreel.analysis.charts.curves import curves
 from blkreel.analysis.charts.model import Chart, Column, Section
-from blkreel.analysis.charts.spec import Axis, Point
+from blkreel.analysis.charts.spec import Axis
 from blkreel.analysis.metrics.accumulator import SECOND_NS
-from blkreel.analysis.metrics.definitions.metric import number_unit
 from blkreel.benchmarks import metric
-from blkreel.benchmarks.charts.chart_context import ChartContext, ranking, section
+from blkreel.benchmarks.charts.chart_context import ChartContext, points_of, ranking, section
 from blkreel.benchmarks.charts.drives import DriveResults
-from blkreel.benchmarks.charts.tables import MetricRow, metric_table, plain
+from blkreel.benchmarks.charts.tables import MetricRow, metric_table
 from blkreel.benchmarks.results.directory import Runs, Test
 from blkreel.benchmarks.results.document import (
     Content,
@@ -267,19 +266,15 @@ def _by_size(context: ChartContext) -> Iterator[Chart]:
             ("added_ns", "trim", "Latency added to reads, by size of the discard", "added latency"),
             ("took_ns", "trim-own", "Time of the discard itself, by size", "time of the discard")):
         for group in ([[state] for state in states] if context.several else [states]):
-            points, metric_rows = [], []
-            for drive, index, state in runs:
-                if state not in group:
-                    continue
-                for size in sorted(drive.keys("extents", index, "by_size"), key=int):
-                    base = ("extents", index, "by_size", size)
-                    metric_rows.append(MetricRow(drive, base, {"state": state, "run": index, "extent": int(size)}))
-                    if (value := drive.value(*base, key).value) is not None:
-                        points.append(Point(drive.key, state, int(size), value))
-            if not metric_rows:
+            rows = [(state, int(size), MetricRow(drive, ("extents", index, "by_size", size),
+                                                 {"state": state, "run": index, "extent": int(size)}))
+                    for drive, index, state in runs if state in group
+                    for size in sorted(drive.keys("extents", index, "by_size"), key=int)]
+            if not rows:
                 continue
+            points = points_of(rows, key)
             table = metric_table(
-                title, metric_rows, SIZES, ("extents", "{run}", "by_size", "{extent}"),
+                title, [row for _, _, row in rows], SIZES, ("extents", "{run}", "by_size", "{extent}"),
                 (Column("state", "State"), Column("run", "Run"), Column("extent", "Extent", "count", formula="bytes")))
             several = context.several and len(states) > 1
             name = f"{id_}-{group[0]}".replace("+", "-") if several else id_
@@ -302,12 +297,11 @@ def _slopes_chart(context: ChartContext) -> Chart | None:
         "extents", where.get((drive.key, state), "none"), "added_s_per_gb")) for state in states]
 
     def text_of(drive: DriveResults) -> str:
-        return " · ".join(f"{plain(value, 'number')} s/GB" for state in states if (value := drive.value(
+        return " · ".join(SLOPES[0].value_unit.text(value) for state in states if (value := drive.value(
             "extents", where.get((drive.key, state), "none"), "added_s_per_gb").value) is not None)
 
     return ranking(context, "trim-slope", "Latency added to reads, per GB discarded", Axis("s/GB", "", "auto"), parts,
-                   table, better="lower", form="number", text_of=text_of,
-                   text="The slope of added latency against size.")
+                   table, SLOPES[0], text_of=text_of, text="The slope of added latency against size.")
 
 
 def _whole(context: ChartContext) -> Chart | None:
@@ -317,10 +311,9 @@ def _whole(context: ChartContext) -> Chart | None:
     table = context.table("Discard of the whole drive", [*WHOLE_DRIVE, DISCARDED, metric.REPEATS],
                           ("whole", "{state}"), states)
     return ranking(context, "trim-whole", "Discard of the whole drive", Axis("s/GB", "", "auto"),
-                   [(state or "all", ("whole", state, "s_per_gb")) for state in states], table, better="lower",
-                   form="number", unit="s/GB")
+                   [(state or "all", ("whole", state, "s_per_gb")) for state in states], table,
+                   WHOLE_DRIVE[0])
 
 
 REPORT = Report(report, sections, lambda drive: next((
-    drive.value("extents", run, "added_s_per_gb") for run in drive.keys("extents")), None), "lower",
-    number_unit("s/GB"))
+    drive.value("extents", run, "added_s_per_gb") for run in drive.keys("extents")), None), SLOPES[0])
