@@ -10,7 +10,6 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from blkreel import __version__
 from blkreel.common.errors import TraceError, UsageError, did_you_mean
@@ -34,7 +33,7 @@ from blkreel.traces.spool.spool import PRIVATE_MODE, Spool
 from .account import Account, account_for
 from .nearly_sorted import TooFarBack, nearly_sorted
 from .source_file import SourceFile
-from .source_format import UNKNOWN_OP, Batch, ImportOptions, SourceFormat, as_bytes
+from .source_format import UNKNOWN_OP, Batch, ImportOptions, SourceFormat, as_bytes, dictionary_of
 
 MOST_DEVICES = 1 << 15  # the column `device` is int16
 _LATEST_NS = 1 << 62
@@ -246,8 +245,7 @@ class Records:
         if batch.device is None:
             keys, codes = [reader.device], np.zeros(len(valid), np.int64)
         else:
-            coded = pc.dictionary_encode(pa.array(batch.device)) \
-                if not isinstance(batch.device, pa.DictionaryArray) else batch.device
+            coded = dictionary_of(batch.device)
             codes = coded.indices.to_numpy(zero_copy_only=False).astype(np.int64)
             keys = [as_bytes(key) if not pa.types.is_integer(coded.dictionary.type) else str(key.as_py()).encode()
                     for key in coded.dictionary]
@@ -284,7 +282,7 @@ class Records:
             return batch.tid
         if batch.process is None:
             return None
-        coded = batch.process if isinstance(batch.process, pa.DictionaryArray) else pc.dictionary_encode(batch.process)
+        coded = dictionary_of(batch.process)
         names = [as_bytes(name) for name in coded.dictionary]
         numbers = np.array([self._processes.setdefault(name, len(self._processes) + 1) if name else -1
                             for name in names] or [-1], np.int64)
@@ -296,7 +294,7 @@ class Records:
         if batch.process is None:
             return
         self.has.add("process")
-        coded = batch.process if isinstance(batch.process, pa.DictionaryArray) else pc.dictionary_encode(batch.process)
+        coded = dictionary_of(batch.process)
         texts = [as_bytes(text).decode(errors="replace") for text in coded.dictionary]
         codes = coded.indices.to_numpy(zero_copy_only=False).astype(np.int64)
         # A thread may have several names, or none in some of its records.

@@ -171,9 +171,15 @@ def op_codes(values: pa.Array, codes: Mapping[bytes, int]) -> np.ndarray:
 
 def mapped(values: pa.Array, value_of: Callable[[bytes], int]) -> np.ndarray:
     """int64 value of each text; value_of is called once for each distinct text of the array."""
-    coded = values if isinstance(values, pa.DictionaryArray) else pc.dictionary_encode(values)
+    coded = dictionary_of(values)
     table = np.array([value_of(as_bytes(text)) for text in coded.dictionary], np.int64)
     return table[coded.indices.to_numpy(zero_copy_only=False)] if len(table) else np.empty(0, np.int64)
+
+
+def dictionary_of(values: pa.Array | np.ndarray) -> pa.DictionaryArray:
+    if isinstance(values, pa.DictionaryArray):
+        return values
+    return pc.dictionary_encode(pa.array(values) if isinstance(values, np.ndarray) else values)
 
 
 def translated(values: pa.DictionaryArray, text_of: Callable[[bytes], bytes]) -> pa.DictionaryArray:

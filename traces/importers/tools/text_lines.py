@@ -24,7 +24,7 @@ from blkreel.traces.importers.text_table import TextSource, line_blocks
 # Bytes next to a field may be read where a line has none.
 _PADDING = b" " * 8
 _LIBRARY = Path(__file__).with_name("libblkreel-text-lines.so")
-_BY_BLANKS = -1
+_BY_BLANKS = b""
 _SEED = int.from_bytes(os.urandom(8), "little")
 
 Fields = tuple[np.ndarray, np.ndarray]
@@ -48,17 +48,19 @@ _SIGNATURES: dict[str, tuple[Any, list[Any]]] = {
 
 
 class Lines:
-    """The lines of a block and their fields, which blanks delimit.
+    """The lines of a block and their fields, which blanks delimit, or a single `separator`, as in CSV.
 
-    block: whole lines. first_number: of its first line. A field is a pair of int64 arrays, start and end, with a
-    position in `text` for each line. Where a line lacks the field, both are 0. count: int64, fields of each line.
+    Between separators fields are without blanks and quotes around them; a separator between quotes is text, up to the
+    end of the line. block: whole lines. first_number: of its first line. A field is a pair of int64 arrays, start and
+    end, with a position in `text` for each line. Where a line lacks the field, both are 0. count: int64, fields of each
+    line.
     """
 
-    def __init__(self, block: bytes, first_number: int, separator: int = _BY_BLANKS):
+    def __init__(self, block: bytes, first_number: int, separator: bytes = _BY_BLANKS):
         native = _native()
         self._padded = _PADDING + block + _PADDING
         self.text = np.frombuffer(self._padded, np.uint8)
-        span = (_address(self.text), len(_PADDING), len(_PADDING) + len(block), separator)
+        span = (_address(self.text), len(_PADDING), len(_PADDING) + len(block), ord(separator) if separator else -1)
         line_count, field_count = _SIZE(), _SIZE()
         native.count(*span, line_count, field_count)
         self._starts, self._ends = np.empty((2, field_count.value), np.int64)
@@ -198,40 +200,18 @@ class Lines:
         return values, valid
 
 
-class TableLines(Lines):
-    """Lines of fields that a single `separator` delimits, as in CSV. Fields are without blanks and quotes around them.
-
-    A separator between quotes is text, up to the end of the line.
-    """
-
-    def __init__(self, block: bytes, first_number: int, separator: bytes):
-        super().__init__(block, first_number, ord(separator))
-
-
 def grouped_integer(text: bytes) -> int:
     """The number in a text with or without separators of thousands of any locale, as in 67,890 or 67 890."""
     return int(b"".join(re.findall(rb"\d", text)))
 
 
 def blocks_of_lines(source: SourceFile | TextSource, account: Account,
-                    prepare: Callable[[bytes], bytes] = lambda block: block) -> Iterator[Lines]:
-    """The lines of a file, whose fields blanks delimit, block by block. prepare: changes the text of a block."""
-    for number, block in _numbered(source, account):
-        yield Lines(prepare(block), number)
-
-
-def blocks_of_table(source: SourceFile, account: Account, separator: bytes,
-                    prepare: Callable[[bytes], bytes] = lambda block: block) -> Iterator[TableLines]:
-    """As blocks_of_lines(), where a separator delimits the fields."""
-    for number, block in _numbered(source, account):
-        yield TableLines(prepare(block), number, separator)
-
-
-def _numbered(source: SourceFile | TextSource, account: Account) -> Iterator[tuple[int, bytes]]:
-    """Blocks of whole lines with the number of their first line."""
+                    prepare: Callable[[bytes], bytes] = lambda block: block,
+                    separator: bytes = _BY_BLANKS) -> Iterator[Lines]:
+    """The lines of a file block by block. prepare: changes the text of a block. separator: of the fields."""
     number = 1
     for block in line_blocks(source, account):
-        yield number, block.removeprefix(b"\xef\xbb\xbf") if number == 1 else block
+        yield Lines(prepare(block.removeprefix(b"\xef\xbb\xbf") if number == 1 else block), number, separator)
         number += block.count(b"\n")
 
 

@@ -17,7 +17,7 @@ from blkreel.traces.importers.account import Account
 from blkreel.traces.importers.source_file import SourceFile, read_head
 from blkreel.traces.importers.source_format import UNKNOWN_OP, Batch, ImportOptions, SourceFormat, head_lines
 
-from .text_lines import TableLines, blocks_of_table
+from .text_lines import Lines, blocks_of_lines
 
 _OPS = {b"Read": OPS["read"], b"Write": OPS["write"], b"Flush": OPS["flush"]}
 _SECONDS_PLACES = {"s": 9, "ms": 6, "us": 3, "µs": 3, "ns": 0}
@@ -45,7 +45,7 @@ class Wpa(SourceFormat):
         lines = head_lines(read_head(source.path))
         table = _Table(str(source.path), lines)
         header_lines = 1
-        for block in blocks_of_table(source, account, table.separator, _with_plain_grouping):
+        for block in blocks_of_lines(source, account, _with_plain_grouping, table.separator):
             at = np.flatnonzero(block.count > 0)
             at, header_lines = at[header_lines:], header_lines if not len(at) else 0
             account.read(len(at))
@@ -81,14 +81,14 @@ class _Table:
         self.point = _decimal_point([_fields(line, self.separator)[self._columns["submit"]] for line in lines[1:]
                                      if len(_fields(line, self.separator)) == self.fields])
 
-    def is_sum(self, lines: TableLines, at: np.ndarray) -> np.ndarray:
+    def is_sum(self, lines: Lines, at: np.ndarray) -> np.ndarray:
         """Which lines stand for several I/Os, as far as the table has their number."""
         if "count" not in self._columns:
             return np.zeros(len(at), bool)
         count, valid = lines.grouped_integers(*lines.field(self._columns["count"], at))
         return valid & (count > 1)
 
-    def batch(self, lines: TableLines, at: np.ndarray, account: Account) -> Batch:
+    def batch(self, lines: Lines, at: np.ndarray, account: Account) -> Batch:
         """The records of the lines with the indexes `at`. Rejects lines whose fields are no numbers."""
         def field(key: str) -> tuple[np.ndarray, np.ndarray]:
             return lines.field(self._columns[key], at)
@@ -123,10 +123,10 @@ class _Table:
             latency_ns=None if latency_ns is None else latency_ns[valid],
             device=texts("disk", lambda text: b"disk" + text), process=texts("process"))
 
-    def _time_ns(self, lines: TableLines, at: np.ndarray, key: str) -> tuple[np.ndarray, np.ndarray]:
+    def _time_ns(self, lines: Lines, at: np.ndarray, key: str) -> tuple[np.ndarray, np.ndarray]:
         return lines.grouped_decimals(*lines.field(self._columns[key], at), self.point, self._places[key])
 
-    def _offset(self, lines: TableLines, at: np.ndarray, key: str) -> tuple[np.ndarray, np.ndarray]:
+    def _offset(self, lines: Lines, at: np.ndarray, key: str) -> tuple[np.ndarray, np.ndarray]:
         starts, ends = lines.field(self._columns[key], at)
         value, valid = lines.hexadecimals(starts, ends)
         if valid.all():

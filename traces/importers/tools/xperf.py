@@ -19,7 +19,7 @@ from blkreel.traces.importers.account import Account
 from blkreel.traces.importers.source_file import SourceFile
 from blkreel.traces.importers.source_format import Batch, ImportOptions, SourceFormat
 
-from .text_lines import TableLines, blocks_of_table
+from .text_lines import Lines, blocks_of_lines
 
 _OPS = {b"DiskRead": OPS["read"], b"DiskWrite": OPS["write"], b"DiskFlush": OPS["flush"]}
 _OTHER_EVENT, _NOTE = -1, -2
@@ -46,7 +46,7 @@ class Xperf(SourceFormat):
     def batches(self, source: SourceFile, account: Account, options: ImportOptions) -> Iterator[Batch]:
         columns = _columns(source)
         in_header = True
-        for lines in blocks_of_table(source, account, b","):
+        for lines in blocks_of_lines(source, account, separator=b","):
             kind = lines.mapped(*lines.field(0), _kind_of)
             account.lost_events += sum(int(count) for at in np.flatnonzero(kind == _NOTE).tolist()
                                        for count in _LOST.findall(lines.line(at)))
@@ -62,7 +62,7 @@ class Xperf(SourceFormat):
             yield _batch(lines, at, kind[at], columns, account)
 
 
-def _batch(lines: TableLines, at: np.ndarray, op: np.ndarray, columns: dict[int, dict[str, int]], account: Account
+def _batch(lines: Lines, at: np.ndarray, op: np.ndarray, columns: dict[int, dict[str, int]], account: Account
            ) -> Batch:
     def field(title: str) -> tuple[np.ndarray, np.ndarray]:
         # Each kind of event has its own columns.
@@ -91,7 +91,7 @@ def _batch(lines: TableLines, at: np.ndarray, op: np.ndarray, columns: dict[int,
                  pid=pid, process=lines.texts(starts, ends, value_of=_name_of_process))
 
 
-def _extent(lines: TableLines, starts: np.ndarray, ends: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def _extent(lines: Lines, starts: np.ndarray, ends: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     value, valid = lines.hexadecimals(starts, ends)
     return value.astype(np.int64), valid & (value < 1 << 63)
 

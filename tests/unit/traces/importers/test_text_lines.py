@@ -7,7 +7,7 @@ from cases import cases
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from blkreel.traces.importers.tools.text_lines import Lines, TableLines
+from blkreel.traces.importers.tools.text_lines import Lines
 
 NUMBERS = st.one_of(st.integers(0, 1 << 66).map(str), st.from_regex(r"0{0,30}[0-9]{0,21}", fullmatch=True),
                     st.text("0123456789+-.,_eEx ab\x00\x7fé\U0001f600", max_size=24), st.floats(0, 1e12).map(str),
@@ -17,7 +17,7 @@ FIELDS = st.lists(NUMBERS.map(lambda text: re.sub(r"[\x00-\x20;\"]", "", text)),
 
 
 def columns(texts):
-    lines = TableLines("".join(f"a;{text};b\n" for text in texts).encode(), 1, b";")
+    lines = Lines("".join(f"a;{text};b\n" for text in texts).encode(), 1, b";")
     return lines, *lines.field(1)
 
 
@@ -70,7 +70,7 @@ def test_grouped_integers_agree_with_python(texts):
 
 
 def test_quotes_end_with_their_line():
-    lines = TableLines(b'"a;b\nc;"d;e";f\n', 1, b";")
+    lines = Lines(b'"a;b\nc;"d;e";f\n', 1, b";")
     assert lines.count.tolist() == [1, 3]
     assert [lines.slice(*each) for each in zip(*lines.field(1), strict=True)] == [b"", b"d;e"]
 
@@ -96,7 +96,7 @@ def test_table_fields_are_without_blanks_and_quotes(rows):
     for quote in ("", '"'):
         block = "".join(";".join(f" {quote}{text};{quote} " if quote else text for text in row) + "\r\n"
                         for row in rows)
-        lines = TableLines(block.encode(), 1, b";")
+        lines = Lines(block.encode(), 1, b";")
         assert lines.count.tolist() == [len(row) for row in rows]
         starts, ends = lines.field(0)
         expected = [f"{row[0]};" if quote else row[0] for row in rows]
