@@ -526,9 +526,9 @@ static int sort(struct block_set *set)
 static bool next_in_chunk(const struct chunk *chunk, int64_t at, int64_t *start, int64_t *end)
 {
 	int64_t base = chunk->number << CHUNK_BITS;
-	uint32_t from = at > base ? (uint32_t)((at - base) >> unit_bits(chunk)) : 0, low;
+	uint32_t from = at > base ? (uint32_t)((at - base) >> unit_bits(chunk)) : 0;
+	uint32_t low = next_unit(chunk, from, true);
 
-	low = next_unit(chunk, from, true);
 	if (low == units(chunk))
 		return false;
 	*start = base + ((int64_t)low << unit_bits(chunk));
@@ -573,8 +573,6 @@ int64_t block_set_next(struct block_set *set, int64_t *cursor_bytes, int64_t *st
 				end[count++] = until;
 			}
 			at = until;
-			if (at >> CHUNK_BITS != set->sorted[i]->number)
-				break;
 		}
 	}
 	if (count)
@@ -584,24 +582,15 @@ int64_t block_set_next(struct block_set *set, int64_t *cursor_bytes, int64_t *st
 
 int64_t block_set_limit(struct block_set *set)
 {
+	int64_t start, end = 0;
+
 	if (sort(set))
 		return -ENOMEM;
-	for (size_t i = set->chunks; i--;) {
-		const struct chunk *chunk = set->sorted[i];
-		int64_t base = chunk->number << CHUNK_BITS;
-
-		if (is_full(chunk))
-			return base + CHUNK_BYTES;
-		if (chunk->span_count)
-			return base + ((chunk->spans[chunk->span_count - 1].last + 1ll) << unit_bits(chunk));
-		for (uint32_t word = chunk->has_words ? units(chunk) / 64 : 0; word--;) {
-			uint64_t bits = chunk->words[word];
-
-			if (bits)
-				return base + ((word * 64ll + 64 - __builtin_clzll(bits)) << unit_bits(chunk));
-		}
+	for (size_t i = set->chunks; i-- && !end;) {
+		while (next_in_chunk(set->sorted[i], end, &start, &end))
+			;
 	}
-	return 0;
+	return end;
 }
 
 int64_t block_set_count(struct block_set *set)
@@ -647,8 +636,6 @@ static int grow_chunk(struct block_set *into, const struct chunk *chunk, int64_t
 	while (!err && next_in_chunk(chunk, at, &start, &end)) {
 		at = end;
 		err = touch(into, NULL, start & -block_bytes, (end + block_bytes - 1) & -block_bytes);
-		if (at >> CHUNK_BITS != chunk->number)
-			break;
 	}
 	return err;
 }
