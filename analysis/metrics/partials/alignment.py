@@ -5,6 +5,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 import numpy.typing as npt
 
+from .record import Record
 from .timeline import HEAT_DEVICES
 
 BLOCK_BYTES = (4096, 8192, 16_384, 32_768, 65_536)  # as in native/alignment.h
@@ -17,7 +18,7 @@ def _zeros() -> Counts:
 
 
 @dataclass(eq=False)
-class Alignment:
+class Alignment(Record):
     """Of writes with a completion, by block size.
 
     unaligned: writes that begin or end within a block. repeated: writes that begin in the block in which the previous
@@ -50,7 +51,3 @@ class Alignment:
         added = self + later
         return replace(added, repeated=added.repeated + continued, ends=np.column_stack([first, last]))
 
-    def __eq__(self, other: object) -> bool:
-        return (isinstance(other, Alignment) and self.writes == other.writes
-                and all(np.array_equal(getattr(self, name), getattr(other, name))
-                        for name in ("unaligned", "repeated", "ends")))

@@ -13,6 +13,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from .record import Record
+
 DEFAULT_GAP_NS = 100_000_000
 STRAY_OPS = 16
 STRAY_BYTES = 1 << 20
@@ -22,7 +24,7 @@ _NONE = np.iinfo(np.int64).min
 
 
 @dataclass(frozen=True, eq=False)
-class BurstTable:
+class BurstTable(Record):
     """One row per burst, in order of its start. `+` concatenates bursts of different runs and joins none.
 
     start_ns and end_ns as in the run. opened_ns: the uncut begin of its first row, which differs from its uncut start
@@ -76,10 +78,6 @@ class BurstTable:
                    column(label, _no_labels(len(rows))), column(uncut_start, start_ns), column(uncut_end, end_ns),
                    None if reach_ns == _NONE else reach_ns)
 
-    @classmethod
-    def _in_order(cls, rows: np.ndarray, reach_ns: int | None) -> "BurstTable":
-        return cls.of(rows[np.lexsort((rows[:, 5], rows[:, 1], rows[:, 0]))], reach_ns)
-
     def rows(self) -> np.ndarray:
         return np.column_stack([getattr(self, name) for name in _COLUMNS])
 
@@ -106,11 +104,9 @@ class BurstTable:
         cuts = np.flatnonzero(np.diff(labeled[order, 5], prepend=-1))
         groups = [_joined(rows)[None] for rows in np.split(labeled[order], cuts[1:])] if len(labeled) else []
         reaches = [table.reach_ns for table in (self, later) if table.reach_ns is not None]
-        return BurstTable._in_order(np.concatenate([before, after, *groups]), max(reaches, default=None))
+        rows = np.concatenate([before, after, *groups])
+        return BurstTable.of(rows[np.lexsort((rows[:, 5], rows[:, 1], rows[:, 0]))], max(reaches, default=None))
 
-    def __eq__(self, other: object) -> bool:
-        return (isinstance(other, BurstTable) and self.reach_ns == other.reach_ns
-                and np.array_equal(self.rows(), other.rows()))
 
     @property
     def strays(self) -> np.ndarray:

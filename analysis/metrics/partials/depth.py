@@ -4,9 +4,11 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from .record import Record
+
 
 @dataclass(eq=False)
-class Depth:
+class Depth(Record):
     """ns[n]: time with n I/Os outstanding, from the first submit to the last completion. `+` pools runs.
 
     The sum of n ns[n] is the total service time (Little); that of ns[1:] is the busy time.
@@ -27,8 +29,6 @@ class Depth:
     def __sub__(self, other: "Depth") -> "Depth":
         return self + Depth(-other.ns)
 
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, Depth) and np.array_equal(self.ns, other.ns)
 
     @classmethod
     def of_rest(cls, now_ns: int | None, complete_ns: np.ndarray) -> "Depth":

@@ -6,6 +6,7 @@ import numpy as np
 
 from .bursts import BurstTable
 from .distributions import merged
+from .record import Record
 
 KEPT_UP_SHARE = (99, 100)  # of the bytes due that a writer must have written
 KEPT_UP_LAG_NS = 100_000_000  # of the last write, which may be in flight
@@ -14,7 +15,7 @@ _NONE = np.iinfo(np.int64).min
 
 
 @dataclass(frozen=True, eq=False)
-class KeepUp:
+class KeepUp(Record):
     """Writes with a due time. `+` pools runs, join() joins consecutive parts of one.
 
     bytes: of all; by_due_bytes: of those that completed in the millisecond of the last due time or before. lag_ns: last
@@ -75,11 +76,3 @@ class KeepUp:
                           max(self.last_due_ns, later.last_due_ns), max(self.reach_ns, later.reach_ns),
                           *merged(np.concatenate([self.later_ms, later.later_ms]),
                                   np.concatenate([self.later_bytes, later.later_bytes])))
-
-    def __eq__(self, other: object) -> bool:
-        return (isinstance(other, KeepUp) and self._numbers() == other._numbers()
-                and np.array_equal(self.later_ms, other.later_ms)
-                and np.array_equal(self.later_bytes, other.later_bytes))
-
-    def _numbers(self) -> tuple[int | None, ...]:
-        return self.bytes, self.by_due_bytes, self.lag_ns, self.ended_late, self.last_due_ns, self.reach_ns

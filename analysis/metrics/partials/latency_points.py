@@ -11,6 +11,8 @@ import numpy.typing as npt
 
 from blkreel.common.binning import LogLinearBins
 
+from .record import Record
+
 FIRST_WIDTH_NS = 1 << 16
 _ROWS = 164
 _BINS = LogLinearBins(2)
@@ -23,7 +25,7 @@ def _none() -> Numbers:
 
 
 @dataclass(eq=False)
-class LatencyPoints:
+class LatencyPoints(Record):
     """One array element per cell with I/Os, by class, column and row. Columns are width_ns wide.
 
     kind: 0 for reads, 1 for writes. since_ns: submit of the slowest I/O of the cell since the first submit of the run,
@@ -86,7 +88,3 @@ class LatencyPoints:
         return LatencyPoints(self.width_ns, self.kind[places], self.since_ns[places], self.latency_ns[places],
                              self.ops[places])
 
-    def __eq__(self, other: object) -> bool:
-        return (isinstance(other, LatencyPoints) and self.width_ns == other.width_ns
-                and all(np.array_equal(getattr(self, name), getattr(other, name))
-                        for name in ("kind", "since_ns", "latency_ns", "ops")))

@@ -15,20 +15,18 @@ from .distributions import Distribution, ValueCounts
 from .formulas import Consistency, consistency_of
 from .keep_up import KeepUp
 from .latency_points import LatencyPoints
+from .record import Record
 from .seconds import Seconds
 from .threads import Threads
 from .timeline import Heat, Timeline, join_heats
 
 
 @dataclass(eq=False)
-class Additive:
+class Additive(Record):
     """A record whose fields all add up."""
 
     def __add__(self, other: Self) -> Self:
         return type(self)(**{f.name: getattr(self, f.name) + getattr(other, f.name) for f in fields(self)})
-
-    def __eq__(self, other: object) -> bool:
-        return type(self) is type(other) and all(getattr(self, f.name) == getattr(other, f.name) for f in fields(self))
 
 
 @dataclass(eq=False)

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from .distributions import ValueCounts, merged
+from .record import Record
 
 SECOND_NS = 10**9
 # A run of at most this many bins (almost three hours) lists all of them.
@@ -22,7 +23,7 @@ def _none() -> np.ndarray:
 
 
 @dataclass(frozen=True, eq=False)
-class Bins:
+class Bins(Record):
     """The 1 s bins of one run since its first submit. length: number of bins with the empty ones.
 
     filled: ascending numbers of the seconds with completions; ops: completions in each. whole: number of bins that the
@@ -85,9 +86,6 @@ class Bins:
             return bins
         return {"seconds": self.length, "at_s": self.filled.tolist(), "ops": self.ops.tolist()}
 
-    def __eq__(self, other: object) -> bool:
-        return (isinstance(other, Bins) and (self.length, self.whole) == (other.length, other.whole)
-                and np.array_equal(self.filled, other.filled) and np.array_equal(self.ops, other.ops))
 
 
 @dataclass(frozen=True)

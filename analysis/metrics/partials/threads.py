@@ -5,6 +5,8 @@ from typing import Any
 
 import numpy as np
 
+from .record import Record
+
 DATA_CLASSES = ("read", "write")
 # struct stream of native/accumulator.h: sums, then the start of the first I/O in this part and the end of the last.
 SUMS = ("ops", "bytes", "service_ns", "sequential_ops", "sequential_bytes")
@@ -34,7 +36,7 @@ class ThreadSums:
 
 
 @dataclass(eq=False)
-class Threads:
+class Threads(Record):
     """keys: of a thread on a drive, tid * 65536 + drive, ascending. rows: (keys, 2, 8), reads and writes of each in the
     columns of native's struct stream."""
 
@@ -82,9 +84,6 @@ class Threads:
         rows[ended, end] = after[ended, end]
         return Threads(keys, rows)
 
-    def __eq__(self, other: object) -> bool:
-        return (isinstance(other, Threads) and np.array_equal(self.keys, other.keys)
-                and np.array_equal(self.rows, other.rows))
 
     def named(self, names: dict[str, dict[str, Any]]) -> list[ProcessSums]:
         """One row per command name and process, most bytes first. names: `threads` of the metadata of a trace.

@@ -8,6 +8,8 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from .record import Record
+
 MAX_BINS = 400
 FIRST_WIDTH_NS = 1_000_000
 # As in native/metrics.h: devices from HEAT_DEVICES on have no heat map.
@@ -17,7 +19,7 @@ DATA_CLASSES = ("read", "write")
 
 
 @dataclass(eq=False)
-class Timeline:
+class Timeline(Record):
     """Bytes and I/Os completed per bin: arrays of (2, MAX_BINS), reads and writes. Time starts at the first submit of
     the run; span_ns is from there to the last completion, None if there was no completion."""
 
@@ -54,13 +56,10 @@ class Timeline:
         spans = [timeline.span_ns for timeline in (self, later) if timeline.span_ns is not None]
         return Timeline(first.width_ns, first.bytes + second.bytes, first.ops + second.ops, max(spans, default=None))
 
-    def __eq__(self, other: object) -> bool:
-        return (isinstance(other, Timeline) and (self.width_ns, self.span_ns) == (other.width_ns, other.span_ns)
-                and np.array_equal(self.bytes, other.bytes) and np.array_equal(self.ops, other.ops))
 
 
 @dataclass(eq=False)
-class Heat:
+class Heat(Record):
     """Bytes of one device by offset and by time of submit since the first submit of the run.
 
     cells: (2, HEAT_ROWS, HEAT_COLUMNS), reads and writes; each cell is height_bytes by width_ns.
@@ -89,10 +88,6 @@ class Heat:
         size = (max(self.width_ns, later.width_ns), max(self.height_bytes, later.height_bytes))
         return Heat(self.device, *size, self._resized(*size) + later._resized(*size))
 
-    def __eq__(self, other: object) -> bool:
-        return (isinstance(other, Heat) and np.array_equal(self.cells, other.cells)
-                and (self.device, self.width_ns, self.height_bytes)
-                == (other.device, other.width_ns, other.height_bytes))
 
 
 def join_heats(earlier: tuple[Heat, ...], later: tuple[Heat, ...]) -> tuple[Heat, ...]:
