@@ -66,22 +66,21 @@ struct pending *table_add(struct table *table, const struct pending *entry)
 	return added;
 }
 
-struct pending *table_find(const struct table *table, uint32_t device, uint64_t sector, int8_t op)
+static struct pending *find_from(struct pending *entry, uint32_t device, uint64_t sector, int8_t op)
 {
-	struct pending *entry = bucket_of(table, device, sector, op)->first;
-
 	while (entry && !has_key(entry, device, sector, op))
 		entry = entry->next;
 	return entry;
 }
 
+struct pending *table_find(const struct table *table, uint32_t device, uint64_t sector, int8_t op)
+{
+	return find_from(bucket_of(table, device, sector, op)->first, device, sector, op);
+}
+
 struct pending *table_find_next(const struct pending *from)
 {
-	struct pending *entry = from->next;
-
-	while (entry && !has_key(entry, from->device, from->sector, from->op))
-		entry = entry->next;
-	return entry;
+	return find_from(from->next, from->device, from->sector, from->op);
 }
 
 struct pending *table_find_newest(const struct table *table, uint32_t device, uint64_t sector, int8_t op)
