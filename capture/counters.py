@@ -8,7 +8,7 @@ from blkreel.traces.live import Counts, Interval
 
 # Of each kind: the positions of its I/Os, sectors of 512 bytes and ms. Flushes have no sectors.
 _FIELDS = {"read": (0, 2, 3), "write": (4, 6, 7), "discard": (11, 13, 14), "flush": (15, None, 16)}
-_IN_FLIGHT = 8
+IN_FLIGHT = 8
 _SECTOR_BYTES = 512
 
 
@@ -41,7 +41,7 @@ class Counters:
                     classes[number, op] = Counts(
                         ops=count, bytes=_increase(before, after, sectors) * _SECTOR_BYTES,
                         latency_ns=_increase(before, after, ms) * 1_000_000)
-        in_flight = [None if after is None else after[_IN_FLIGHT] for after in now]
+        in_flight = [None if after is None else after[IN_FLIGHT] for after in now]
         interval = Interval(self._begin_ns - self._began_ns, now_ns - self._began_ns, classes, in_flight, lost,
                             limits=self._limits)
         self._before, self._begin_ns = now, now_ns
@@ -54,6 +54,11 @@ def read_stat(file: Path) -> list[int] | None:
         return [int(field) for field in file.read_text().split()]
     except OSError:
         return None
+
+
+def completed_ios(stat: list[int]) -> dict[str, int]:
+    """I/Os of each kind since boot; 0 of a kind that the kernel does not count."""
+    return {op: stat[ios] if ios < len(stat) else 0 for op, (ios, _, _) in _FIELDS.items()}
 
 
 def _increase(before: list[int], after: list[int], at: int | None) -> int:

@@ -17,8 +17,9 @@ from blkreel.common.errors import BlkreelError, UsageError
 from blkreel.common.system import integer_in, text_in
 from blkreel.traces.format.metadata_types import Volume
 
+from .counters import completed_ios, read_stat
+
 SYS_BLOCK, SYS_BTRFS = SYS / "class/block", SYS / "fs/btrfs"
-_COMPLETED = (0, 4, 11, 15)  # in `stat`: reads, writes, discards, flushes
 MAX_DRIVES = 16  # records.h, MAX_DEVICES
 LAYERS = ("device", "volume")
 
@@ -168,9 +169,7 @@ def size_bytes_now(name: str) -> int:
 
 def ios_per_s_since_boot(drives: list[Drive]) -> float:
     """Of all these drives together: reads, writes, discards and flushes, by the kernel's counters; 0 if unknown."""
-    ios = 0
-    for drive in drives:
-        counts = text_in(SYS_BLOCK / drive.name.replace("/", "!") / "stat").split()
-        ios += sum(int(counts[index]) for index in _COMPLETED if index < len(counts))
+    counts = [completed_ios(read_stat(SYS_BLOCK / drive.name.replace("/", "!") / "stat") or []) for drive in drives]
+    ios = sum(sum(of_drive.values()) for of_drive in counts)
     uptime = text_in(Path("/proc/uptime")).split()
     return ios / float(uptime[0]) if uptime else 0.0

@@ -87,6 +87,7 @@ def ended(end: Totals, begun: dict[str, Any], suspended_ns: int = 0, drives_adde
 
 def metadata_of(end: Totals, drive_names: list[str]) -> LedgerMetadata:
     ledger, diskstats, in_flight_at_end = {**end["ledger"]}, _reconciled(end, drive_names), end["in_flight_at_end"]
+    drives = list(zip(drive_names, end["drives"], strict=True))
     difference, unseen = diskstats["difference"], 0
     if difference and difference > _tolerated(diskstats):
         # The kernel counts them as completed, so they were not in flight any more: their completion was not seen.
@@ -102,12 +103,9 @@ def metadata_of(end: Totals, drive_names: list[str]) -> LedgerMetadata:
         "ledger": {**ledger, "recursion_misses": end.get("recursion_misses"),
                    "queued_at_end": end.get("queued_at_end"),
                    "ended_early": ended_early(end),
-                   "gone": [name for name, drive in zip(drive_names, end["drives"], strict=True) if drive.get("gone")],
-                   "stuck": {name: drive["stuck"] for name, drive in zip(drive_names, end["drives"], strict=True)
-                             if drive.get("stuck")},
-                   "paths_added": {name: drive["paths_added"]
-                                   for name, drive in zip(drive_names, end["drives"], strict=True)
-                                   if drive.get("paths_added")}},
+                   "gone": [name for name, drive in drives if drive.get("gone")],
+                   "stuck": {name: drive["stuck"] for name, drive in drives if drive.get("stuck")},
+                   "paths_added": {name: drive["paths_added"] for name, drive in drives if drive.get("paths_added")}},
         "diskstats": diskstats,
         "helper_cpu_ns": end["cpu_ns"],
     }

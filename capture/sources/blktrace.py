@@ -22,7 +22,7 @@ from blkreel.common.files.safe_files import directory_at, make_directory, remove
 from blkreel.common.system import MOUNTS, mount_points
 from blkreel.traces.spool.spool import LAYOUT, Spool
 
-from .decoded import DecodedSource, require
+from .decoded import DecodedSource, children_cpu_ns, require
 from .tracefs import enable_of, refuse_where_taken, trace_to_any_end
 
 _BUFFER_KIB = 512
@@ -155,7 +155,7 @@ class Blktrace(DecodedSource):
             self._on_change()
 
     def _end_blktrace(self) -> None:
-        before = os.times()
+        before_ns = children_cpu_ns()
         if self._process.poll() is None:
             self._process.send_signal(signal.SIGINT)
         try:
@@ -163,8 +163,7 @@ class Blktrace(DecodedSource):
         except subprocess.TimeoutExpired:
             self._process.kill()
             self._process.wait()
-        self._cpu_ns = int((os.times().children_user + os.times().children_system
-                            - before.children_user - before.children_system) * 1e9)
+        self._cpu_ns = children_cpu_ns() - before_ns
         self._output_text = self._read_output()
         self._output.close()
 

@@ -22,7 +22,7 @@ from blkreel.common.system import MOUNTS, mount_points
 from blkreel.traces.spool.spool import Spool
 
 from .bpftrace_events import EventLines
-from .decoded import DecodedSource, require
+from .decoded import DecodedSource, children_cpu_ns, require
 from .tracefs import mounted_at
 
 SCRIPT = Path(__file__).with_name("blkreel.bt")
@@ -169,14 +169,12 @@ class Bpftrace(DecodedSource):
                 view = view[self._pipe.write(view):]
 
     def _end_bpftrace(self) -> None:
-        before = os.times()
+        before_ns = children_cpu_ns()
         if self._process.poll() is None:
             self._process.send_signal(signal.SIGINT)
         self._wait_for_end()
         self._thread.join()
-        after = os.times()
-        self._cpu_ns = int((after.children_user + after.children_system
-                            - before.children_user - before.children_system) * 1e9)
+        self._cpu_ns = children_cpu_ns() - before_ns
 
     def _wait_for_end(self) -> None:
         """It may still have much output; without any for some time, it hangs."""

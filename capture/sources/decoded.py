@@ -1,10 +1,11 @@
 """The common part of the sources whose events the decoder turns into rows."""
 
+import os
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from blkreel.capture.counters import read_stat
+from blkreel.capture.counters import IN_FLIGHT, completed_ios, read_stat
 from blkreel.capture.drives import layer_of
 from blkreel.common.device import Drive, block_directory
 from blkreel.common.errors import BlkreelError
@@ -14,9 +15,6 @@ from blkreel.traces.spool.rows_child import Attached, Totals
 from blkreel.traces.spool.spool import Spool
 
 from .source import ThreadNames
-
-_STAT_FIELDS = {"read": 0, "write": 4, "discard": 11, "flush": 15}
-_IN_FLIGHT_FIELD = 8
 
 
 class DecodedSource:
@@ -143,21 +141,25 @@ def _device_arguments(drives: list[Drive]) -> list[str]:
 
 def _diskstats(drive: Drive) -> dict[str, int] | None:
     fields = read_stat(Path(f"/sys/block/{drive.name}/stat"))
-    if fields is None:
-        return None
-    return {name: fields[at] if at < len(fields) else 0 for name, at in _STAT_FIELDS.items()}
+    return None if fields is None else completed_ios(fields)
 
 
 def _in_flight(drive: Drive) -> tuple[int, int]:
     """I/Os in flight and I/Os completed, without flushes, by the kernel's counters."""
     fields = read_stat(Path(f"/sys/block/{drive.name}/stat")) or [0] * 12
-    return fields[_IN_FLIGHT_FIELD], fields[0] + fields[4] + sum(fields[11:12])
+    return fields[IN_FLIGHT], sum(count for op, count in completed_ios(fields).items() if op != "flush")
 
 
 def _difference(before: dict[str, int] | None, after: dict[str, int] | None) -> dict[str, int] | None:
     if before is None or after is None:
         return None
-    return {name: after[name] - before[name] for name in _STAT_FIELDS}
+    return {name: after[name] - before[name] for name in after}
+
+
+def children_cpu_ns() -> int:
+    """CPU time of all children of this process that have ended."""
+    times = os.times()
+    return int((times.children_user + times.children_system) * 1e9)
 
 
 def require(program: str, package: str) -> str:
