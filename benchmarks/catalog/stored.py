@@ -79,7 +79,7 @@ def entry(runs: list[Measured]) -> document.Entry:
     stored = [run for run in runs if isinstance(run, StoredRun)]
     if len(stored) < len(runs):
         return document.entry(runs)
-    key = hashlib.sha256(canonical([_code(), [str(run.path) for run in stored],
+    key = hashlib.sha256(canonical([code_of(*_CODE), [str(run.path) for run in stored],
                                     [run.content for run in stored]])).hexdigest()
     path = stored[0].catalog.directory / ENTRIES / f"{stored[0].group()}.bin"
     cached = _read(path, key)
@@ -122,10 +122,11 @@ def _checksum(key: str, content: bytes) -> str:
 
 
 @cache
-def _code() -> str:
-    """Hash of name, size and time of each file of the code that makes entries: another version makes them again."""
+def code_of(*folders: str) -> str:
+    """Hash of name, size and time of each file of the package in these folders: what another version made is made
+    again."""
     root = Path(blkreel.__file__).parent
-    files = sorted(file for name in _CODE for file in _files(root / name))
+    files = sorted(file for name in folders for file in _files(root / name))
     return hashlib.sha256(repr((blkreel.__version__, files)).encode()).hexdigest()
 
 

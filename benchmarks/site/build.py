@@ -12,13 +12,13 @@ from pathlib import Path
 from typing import Literal, TypedDict
 from xml.sax.saxutils import escape, quoteattr
 
-import blkreel
 from blkreel.analysis.charts.model import Page
 from blkreel.analysis.charts.theme import NO_BRAND, Brand
 from blkreel.analysis.metrics.definitions.registry import metric_of
 from blkreel.analysis.report.drives_file import DrivesFile
 from blkreel.analysis.report.html import rendering
 from blkreel.benchmarks.catalog import Catalog
+from blkreel.benchmarks.catalog.stored import code_of
 from blkreel.benchmarks.catalog.tables import checksum_of
 from blkreel.common.errors import UsageError
 from blkreel.common.files.output_lock import directory_locked
@@ -136,22 +136,28 @@ def _jobs(catalog: Catalog, content: Content, title: str, url: str, brand: Brand
     suffixes = {"styles": "css", "library": "js", "program": "js"}
     names = {name: f"assets/{name}-{hashlib.sha256(text).hexdigest()[:12]}.{suffixes[name]}"
              for name, text in shared.items()}
-    made_by = hashlib.sha256(repr((blkreel.__version__, sorted(names.values()), _code())).encode()).hexdigest()
-    jobs = [_Job((names[name],), "asset", partial(_constant, names[name], text)) for name, text in shared.items()]
+    made_by = _hash(sorted(names.values()), code_of("analysis/charts", "analysis/report", "benchmarks/site"))
+    jobs: list[_Job] = []
+
+    def add(name: str, inputs: str, content_of_file: Callable[[], bytes]) -> None:
+        jobs.append(_Job((name,), inputs, lambda: {name: content_of_file()}))
 
     def add_page(name: str, page: Page) -> None:
         up = "../" * name.count("/")
         assets = rendering.Assets(*(up + names[asset] for asset in ("styles", "library", "program")))
-        jobs.append(_Job((name,), _hash(made_by, page), lambda: {name: rendering.render_page(page, assets).encode()}))
+        add(name, _hash(made_by, page), lambda: rendering.render_page(page, assets).encode())
 
     def add_charted(name: str, stem: str, page: Page) -> None:
         """A page, and the chart of its first section as files to embed."""
         add_page(name, page)
         chart = page.sections[0].charts[0]
+        make = embed.files_of(page, chart)
         jobs.append(_Job(tuple(stem + suffix for suffix in embed.forms_of(chart)),
                          _hash(made_by, page.sections[0], page.brand),
-                         partial(_with_stem, stem, embed.files_of(page, chart))))
+                         lambda: {stem + suffix: file for suffix, file in make().items()}))
 
+    for name, text in shared.items():
+        add(names[name], "asset", partial(bytes, text))
     maker = pages.Maker(content, title, brand)
     if content.columns:
         add_charted(pages.INDEX, pages.OVERVIEW_STEM, maker.index())
@@ -164,35 +170,14 @@ def _jobs(catalog: Catalog, content: Content, title: str, url: str, brand: Brand
     for base, other_drive in maker.pairs:
         add_page(pages.pair_path(base, other_drive), maker.pair(base, other_drive))
     feed = feed_of(content, title, url).encode()
-    jobs.append(_Job((pages.FEED,), hashlib.sha256(feed).hexdigest(), partial(_constant, pages.FEED, feed)))
+    add(FEED, hashlib.sha256(feed).hexdigest(), partial(bytes, feed))
     for id_, row in content.results.items():
-        name = pages.result_path(id_)
-        jobs.append(_Job((name,), row["file_sha256"], partial(_file, name, catalog.path_of(id_))))
+        add(pages.result_path(id_), row["file_sha256"], partial(read_plain, catalog.path_of(id_)))
     return jobs
-
-
-def _constant(name: str, content: bytes) -> dict[str, bytes]:
-    return {name: content}
-
-
-def _file(name: str, path: Path) -> dict[str, bytes]:
-    return {name: read_plain(path)}
-
-
-def _with_stem(stem: str, make: _Make) -> dict[str, bytes]:
-    return {stem + suffix: content for suffix, content in make().items()}
 
 
 def _hash(*parts: object) -> str:
     return hashlib.sha256(repr(parts).encode()).hexdigest()
-
-
-def _code() -> list[tuple[str, int, int]]:
-    """Name, size and time of each template and program that pages are made by."""
-    root = Path(blkreel.__file__).parent
-    paths = [path for name in ("analysis/charts", "analysis/report", "benchmarks/site")
-             for path in (root / name).rglob("*") if path.is_file() and "__pycache__" not in path.parts]
-    return sorted((str(path), path.stat().st_size, path.stat().st_mtime_ns) for path in paths)
 
 
 def _no_site(directory: Path) -> UsageError:

@@ -153,15 +153,14 @@ class Maker:
                     Section("results", "Results", (Chart("all-results", "Results", self._results(drive)),))]
         sentence = drive.label
         if drive.overall:
-            best = content.drives[0].label
+            best, ranked = content.drives[0].label, sum(other.overall is not None for other in content.drives)
             sentence += f" has {percent(drive.overall.value)} of the performance of the best drive over " \
-                        f"{counted(len(content.columns), 'workload')}, place {drive.place} of {_ranked(content)}" \
+                        f"{counted(len(content.columns), 'workload')}, place {drive.place} of {ranked}" \
                         f"{_doubt(drive.overall, best) if drive.label != best else ''}"
         rows = [row for _, standing in own for row in standing.rows]
-        return Page("site", drive.label, f"{facts}.", (self._entry(drive, rows=rows),),
-                    tuple(section for section in sections if section.charts[0].table.rows), decisions=_METHOD,
-                    brand=self.brand, navigation=self._above(), feed=f"../{FEED}",
-                    answer=Answer(sentence, f"{facts}.", figures))
+        return self._page(drive.label, f"{facts}.", (self._entry(drive, rows=rows),),
+                          [section for section in sections if section.charts[0].table.rows],
+                          Answer(sentence, f"{facts}.", figures))
 
     def condition(self, condition: Condition) -> Page:
         drives = {drive.label: drive for drive in self.content.drives}
@@ -172,10 +171,10 @@ class Maker:
         sections = [Section("drives-of-workload", condition.metric.title, (chart,),
                             source=f"{condition.title} · {what}"),
                     _embed(chart, f"../{condition_stem(condition)}")]
-        return Page("site", condition.title, f"{what}.", tuple(
+        return self._page(condition.title, f"{what}.", tuple(
             replace(self._entry(drives[standing.label], f"../{self.links[standing.label]}"), place=standing.place)
-            for standing in condition.standings), tuple(sections), filters=("class", "interface"), decisions=_METHOD,
-            brand=self.brand, navigation=self._above(), feed=f"../{FEED}", answer=Answer(_best(condition), f"{what}."))
+            for standing in condition.standings), sections, Answer(_best(condition), f"{what}."),
+            filters=("class", "interface"))
 
     def pair(self, base: SiteDrive, other: SiteDrive) -> Page:
         """`other` relative to `base`."""
@@ -204,13 +203,17 @@ class Maker:
         assert overall
         over = f"over {counted(len(rows), 'workload')}"
         table = Table(f"{other.label} beside {base.label}", columns, tuple(rows))
-        return Page("site", f"{base.label} and {other.label}", f"{over.capitalize()}.", (
+        return self._page(f"{base.label} and {other.label}", f"{over.capitalize()}.", (
             self._entry(base, f"../{drive_path(base)}"), self._entry(other, f"../{drive_path(other)}")),
-            (Section("pair", "Workloads", (Chart("by-workload", "Workloads", table),)),), decisions=_METHOD,
-            brand=self.brand, navigation=self._above(), feed=f"../{FEED}", answer=Answer(
-                f"{other.label} has {percent(overall.value)} of the performance of {base.label} {over}"
-                f"{_doubt(overall, base.label)}",
-                f"Geometric mean {over}."))
+            [Section("pair", "Workloads", (Chart("by-workload", "Workloads", table),))],
+            Answer(f"{other.label} has {percent(overall.value)} of the performance of {base.label} {over}"
+                   f"{_doubt(overall, base.label)}", f"Geometric mean {over}."))
+
+    def _page(self, title: str, lead: str, entries: tuple[Entry, ...], sections: Sequence[Section], answer: Answer,
+              filters: tuple[str, ...] = ()) -> Page:
+        """A page below the overview."""
+        return Page("site", title, lead, entries, tuple(sections), filters, decisions=_METHOD, brand=self.brand,
+                    navigation=((self.title, f"../{INDEX}"),), feed=f"../{FEED}", answer=answer)
 
     def chart(self, condition: Condition, up: str = "../") -> Chart:
         """The drives of a condition, the best first, with the range of their results."""
@@ -379,9 +382,6 @@ class Maker:
         return Entry(drive.label, facts, judged((), _level(rows or drive.rows)), place=drive.place,
                      link=link)
 
-    def _above(self) -> tuple[tuple[str, str], ...]:
-        return ((self.title, f"../{INDEX}"),)
-
 
 _RESULT_COLUMNS = (Column("date", "Date"), Column("workload", "Workload"), Column("detail", "Pace and state"),
                    Column("metric", "Metric"), Column("value", "Value"), Column("verdict", "Verdict", "verdict"),
@@ -464,10 +464,6 @@ def _per_tb(drive: SiteDrive) -> float | None:
 
 def _place(condition: Condition, own: Standing) -> str:
     return f"{own.place} of {len(condition.standings)}"
-
-
-def _ranked(content: Content) -> int:
-    return sum(drive.overall is not None for drive in content.drives)
 
 
 def _level(rows: Iterable[Result]) -> Level:
