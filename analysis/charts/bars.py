@@ -12,7 +12,6 @@ _ROW_STEP = 26  # pixels
 _BASE_OFFSET = 5  # pixels of two bars of a row from its middle
 _VALUE_ROOM = 104  # pixels at the right for values and brackets
 _BRACKETS = (5, 0)  # pixels from the right edge; neighboring brackets alternate
-_NAME_LIMIT = 190  # pixels
 _WHISKER_COLOR: Spec = {"expr": "text"}
 
 
@@ -47,15 +46,8 @@ def bar_rows(description: str, bars: Sequence[Bar], style: SeriesStyle, axis: Ax
                       title=f"{across.title}, logarithmic" if across.is_log else across.title)
     x["scale"] |= {"domain": [across.low, across.high] if across.is_log else [min(0.0, across.low), across.high],
                    "range": [0, {"expr": f"max(40, width - {_VALUE_ROOM})"}]}
-    names = style.names
-    y: Spec = {"field": "entry", "type": "nominal", "sort": {"field": "order", "op": "min"},
-               "scale": {"paddingInner": 0, "paddingOuter": 0},
-               "axis": {"title": None, "domain": False, "ticks": False, "labelLimit": _NAME_LIMIT, "labelFontSize": 12,
-                        "labelExpr": style.label_expression(names),
-                        "labelColor": {"condition": {"test": "datum.value === highlight", "expr": "accent"},
-                                       "expr": "text"},
-                        "labelFontWeight": {"condition": {"test": "datum.value === highlight", "value": 700},
-                                            "value": 400}}}
+    y = {**style.rows(labelFontWeight={"condition": {"test": "datum.value === highlight", "value": 700}, "value": 400}),
+         "scale": {"paddingInner": 0, "paddingOuter": 0}}
     color = if_highlighted({"expr": "accent"}, {"expr": "plain"})
     fields = tooltip(("name", "drive"), ("text", axis.title),
                      *((("spread", "spread"),) if any(bar.spread for bar in bars) else ()))

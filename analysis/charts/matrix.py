@@ -32,11 +32,7 @@ def matrix(description: str, cells: Sequence[MatrixCell], columns: Sequence[str]
     rows = [{"entry": cell.entry, "column": cell.column, "order": cell.order, "text": cell.text, "detail": cell.detail,
              "depth": 0 if cell.is_tied else _depth(cell.share), "way": "better" if cell.share > 1 else "worse"}
             for cell in cells]
-    y: Spec = {"field": "entry", "type": "nominal", "sort": {"field": "order", "op": "min"},
-               "axis": {"title": None, "domain": False, "ticks": False, "labelLimit": 190, "labelFontSize": 12,
-                        "labelExpr": style.label_expression(style.names),
-                        "labelColor": {"condition": {"test": "datum.value === highlight", "expr": "accent"},
-                                       "expr": "text"}}}
+    y = style.rows()
     x: Spec = {"field": "column", "type": "nominal", "sort": list(columns), "scale": {"domain": list(columns)},
                "axis": {"orient": "top", "title": None, "domain": False, "ticks": False, "labelAngle": 0,
                         "labelFontSize": 12, "labelExpr": "split(datum.label, ', ')",

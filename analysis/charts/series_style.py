@@ -52,6 +52,14 @@ class SeriesStyle:
         longer = {key: name for key, name in names.items() if name != key}
         return f"({_json(longer)})[datum.label] || datum.label"
 
+    def rows(self, **axis: Any) -> Spec:
+        """The y encoding of rows of drives in the order of the field `order`. axis: more properties."""
+        return {"field": "entry", "type": "nominal", "sort": {"field": "order", "op": "min"},
+                "axis": {"title": None, "domain": False, "ticks": False, "labelLimit": 190, "labelFontSize": 12,
+                         "labelExpr": self.label_expression(self.names),
+                         "labelColor": {"condition": {"test": "datum.value === highlight", "expr": "accent"},
+                                        "expr": "text"}, **axis}}
+
     @property
     def is_muted(self) -> bool:
         return len(self.keys) > MOST_HUES

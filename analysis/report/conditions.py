@@ -17,7 +17,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from blkreel.analysis.metrics.definitions.headline import RELATIVE_PERFORMANCE, usable_keys, why_refused
-from blkreel.analysis.metrics.definitions.metric import SHARE, TEXT, Metric, pace_names
+from blkreel.analysis.metrics.definitions.metric import BYTES, MB_S, NS, NUMBER, SHARE, TEXT, Metric, pace_names
 from blkreel.analysis.metrics.definitions.registry import METRICS, find
 from blkreel.analysis.stats.intervals import mean_of_runs, welch
 from blkreel.analysis.stats.ranking import ENOUGH_RUNS
@@ -38,7 +38,7 @@ _ROUNDING = 1e-12
 _CONDITION = re.compile(r"\s*([A-Za-z_][\w.\- ]*?)\s*(>=|<=|>|<)\s*([+\-−]?)\s*(\d+(?:\.\d+)?|\.\d+)\s*"
                         r"([^\W\d]*(?:/s)?|%)\s*")
 _RATES = {"mb/s": 1, "mb_s": 1, "gb/s": 1000, "kb/s": 1e-3}
-_UNITS = ("_ns", "_mb_s", "_bytes")
+_UNITS = {unit.suffix: unit for unit in (NS, MB_S, BYTES)}
 _FAILURES = ("error_ops", "unseen_ops")  # ends of keys
 _EXAMPLES = "write it like 'read_response_p99 > +20%', 'read_p99 > 2ms' or 'read_throughput < 500MB/s'"
 
@@ -408,11 +408,7 @@ def _percent(share: float) -> str:
 
 
 def _value(metric: str, value: float | None) -> str:
-    unit = _unit(metric)
-    if value is not None and _is_share(metric):
-        return SHARE.text(value)
-    if unit == "_ns":
-        return units.duration(value)
-    if unit == "_bytes":
-        return units.size(value)
-    return f"{units.digits(value)}{' MB/s' if unit == '_mb_s' else ''}"
+    if value is None:
+        return units.MISSING
+    unit = SHARE if _is_share(metric) else _UNITS.get(_unit(metric), NUMBER)
+    return unit.text(value)
