@@ -258,17 +258,14 @@ def _verdicts(sections: Sequence[Document], detail: Detail, width: int) -> list[
         leave_out = "; leave out: --drop-invalid" if len(invalid) < len(runs) else ""
         lines += _wrapped(f"invalid: {named}{more}{leave_out}", width)
     if detail.verbose:
-        lines += [line for run in runs
-                  for line in _wrapped(f"  {run['path']}: {_first_reason(run['verdict'])}", width)]
+        for run in runs:
+            verdict = run["verdict"]
+            reason = f": {verdict['reasons'][0]['text']}" if verdict["reasons"] else ""
+            lines += _wrapped(f"  {run['path']}: {verdict['level']}{reason}", width)
     if detail.why:
         for level, text in _reasons(sections):
             lines += _wrapped(f"{level}: {text}", width)
     return lines
-
-
-def _first_reason(verdict: Document) -> str:
-    reasons = verdict["reasons"]
-    return f"{verdict['level']}: {reasons[0]['text']}" if reasons else str(verdict["level"])
 
 
 def _reasons(sections: Sequence[Document]) -> list[tuple[str, str]]:

@@ -76,13 +76,9 @@ class _Trace:
     partial: Partial | None = None
 
 
-def _no_progress(path: str, done: int, total: int) -> None:
-    pass
-
-
 def measure_fleet(paths: Iterable[str | Path | StorageUrl], *, gap_ns: int = DEFAULT_GAP_NS,
                   exact: bool | None = None, read_options: ReadOptions | None = None,
-                  on_rows: RowProgress = _no_progress) -> Fleet:
+                  on_rows: RowProgress = lambda path, done, total: None) -> Fleet:
     """The metrics of each trace or run of `paths`: paths, directories, patterns, URLs.
 
     exact: exact percentiles; None: if there are at most EXACT_ROWS rows in all. on_rows(path, rows done of all, rows of

@@ -129,7 +129,7 @@ class TraceWriter:
             if self._gathered_rows or not self.rows:
                 self._write_group()
             groups_at = [*self._groups_at, self._file.tell()]
-            self._parquet.add_key_value_metadata(_encode_metadata({
+            stored = {
                 "schema_version": SCHEMA_VERSION,
                 "op_names": {str(code): name for code, name in OP_NAMES.items()},
                 "flag_names": {str(bit): name for name, bit in FLAGS.items()},
@@ -138,7 +138,9 @@ class TraceWriter:
                 **self._checksums.metadata(groups_at),
                 **self._exposure.metadata(groups_at),
                 **(self._survey.metadata(groups_at) if self._survey else {}),
-            }))
+            }
+            self._parquet.add_key_value_metadata({
+                KEY_PREFIX + key: json.dumps(value, separators=(",", ":")) for key, value in stored.items()})
             self._parquet.close()
             self._new.publish()
         return self.path
@@ -235,7 +237,3 @@ def output_errors(path: str | Path) -> Iterator[None]:
         yield
     except OSError as error:
         raise output_error(path, error) from error
-
-
-def _encode_metadata(metadata: Metadata) -> dict[str, str]:
-    return {KEY_PREFIX + key: json.dumps(value, separators=(",", ":")) for key, value in metadata.items()}

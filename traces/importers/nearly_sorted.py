@@ -37,7 +37,9 @@ def nearly_sorted(batches: Iterator[Columns], waiting_rows: int = WAITING_ROWS) 
         rows += len(submit_ns)
         while rows - len(waiting[0]["submit_ns"]) >= waiting_rows:
             if not in_order:
-                waiting, in_order = _split(_sorted(waiting), rows - waiting_rows), True
+                columns, in_order = _sorted(waiting), True
+                waiting = [{name: values[part] for name, values in columns.items()}
+                           for part in (slice(0, rows - waiting_rows), slice(rows - waiting_rows, None))]
             ready = waiting.pop(0)
             rows -= len(ready["submit_ns"])
             passed_ns = int(ready["submit_ns"][-1])
@@ -52,7 +54,3 @@ def _sorted(parts: list[Columns]) -> Columns:
     joined = {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
     order = np.argsort(joined["submit_ns"], kind="stable")
     return {name: values[order] for name, values in joined.items()}
-
-
-def _split(columns: Columns, at: int) -> list[Columns]:
-    return [{name: values[part] for name, values in columns.items()} for part in (slice(0, at), slice(at, None))]

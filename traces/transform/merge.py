@@ -146,12 +146,9 @@ def _shifted(trace: Trace, renumbering: Renumbering, shift_ns: int, schema: pa.S
             yield role.apply(renumbering.apply(columns, shift_ns))
 
 
-def _first_ns(trace: Trace) -> int:
-    return next((int(batch["submit_ns"].to_numpy()[0]) for batch in trace.batches(["submit_ns"]) if batch.num_rows), 0)
-
-
 def _by_start(traces: Sequence[Trace]) -> tuple[list[int], list[str], int | None]:
-    return ([-_first_ns(trace) for trace in traces],
+    return ([-next((int(batch["submit_ns"].to_numpy()[0]) for batch in trace.batches(["submit_ns"]) if batch.num_rows),
+                   0) for trace in traces],
             ["clocks not compared: the first I/Os of all traces are at one time"], None)
 
 

@@ -379,7 +379,7 @@ _RUN = (
     Metric("media_writes_per_day", "run.media_writes_per_day_bytes", "Media writes per day of this workload", BYTES,
            "write amplification * bytes written * 24 h / duration of the trace", _nothing, "lower", ALL_PACES[1:],
            short="Per day", listed=True, pooled=True, optional=True, missing=_NO_AMPLIFICATION,
-           of_run=lambda partial, times: _media_per_day(partial, times)),
+           of_run=_media_per_day),
 )
 
 _WRITER = (

@@ -77,11 +77,8 @@ def _data(points: LatencyPoints, entry: Datum) -> list[Datum]:
     """Writes before reads, so that reads are drawn over them; of each, points of one area together."""
     rows = [{**entry, "op": _OPS[kind], "t": round(since_ns / 1e9, 6), "ns": max(1, latency_ns), "n": ops}
             for kind, since_ns, latency_ns, ops in _numbers(points)]
-    return sorted(rows, key=lambda row: (row["op"] == "read", -_area(row["n"]), row["t"]))
-
-
-def _area(ops: int) -> int:
-    return next(area for least, area in _AREAS if ops >= least)
+    return sorted(rows, key=lambda row: (
+        row["op"] == "read", -next(area for least, area in _AREAS if row["n"] >= least), row["t"]))
 
 
 def _numbers(points: LatencyPoints) -> list[tuple[int, int, int, int]]:

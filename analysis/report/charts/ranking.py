@@ -66,13 +66,10 @@ def _spec(rows: Sequence[RankedEntry], metric: Metric, title: str) -> Spec | Non
                     Axis(within_sentence(metric.title), metric.unit.symbol, "auto"))
 
 
-def _is_tied(row: RankedEntry, rows: Sequence[RankedEntry]) -> bool:
-    return row.rank is not None and sum(peer.rank == row.rank for peer in rows) > 1
-
-
 def _notes(entries: Sequence[Datum], rows: Sequence[RankedEntry], metric: Metric) -> tuple[str, ...]:
     notes = []
-    if any(_is_tied(row, rows) for row in rows):
+    ranks = [row.rank for row in rows if row.rank is not None]
+    if len(set(ranks)) < len(ranks):
         notes.append(TIED)
     few = [entry for entry in entries if entry["n"] < ENOUGH_RUNS]
     if few:

@@ -24,7 +24,8 @@ _MEASURES = {LOAD_TIME.key: noun(LOAD_TIME), READ_WAIT.key: noun(READ_WAIT)}
 
 def slowdown(entries: Sequence[Datum], id_: str) -> Chart | None:
     """entries: of a document, with `slowdown_by_writes` (compare/second_pass.py). None where none has a value."""
-    slowdowns = [(entry, own) for entry in entries if (own := _paired(entry))]
+    slowdowns = [(entry, own) for entry in entries
+                 if (own := (entry.get("slowdown_by_writes") or {}).get("paired"))]
     if not slowdowns:
         return None
     measure = LOAD_TIME.key if all(own.get(LOAD_TIME.key) for _, own in slowdowns) else READ_WAIT.key
@@ -34,19 +35,12 @@ def slowdown(entries: Sequence[Datum], id_: str) -> Chart | None:
     bars = [_bar(entry, ratio, place) for place, (entry, ratio) in enumerate(ordered)]
     style = SeriesStyle.of_entries([entry for entry, _ in ordered], [entry["label"] for entry, _ in ordered])
     title = "Slowdown by background writes"
-    notes = tuple(f"Without a value: {entry['label']}: {_why(entry)}." for entry in entries
-                  if entry["label"] not in {bar.entry for bar in bars})
+    notes = tuple(
+        f"Without a value: {entry['label']}: {(entry.get('slowdown_by_writes') or {}).get('why') or 'no baseline'}."
+        for entry in entries if entry["label"] not in {bar.entry for bar in bars})
     return Chart(id_, title, _table(slowdowns, title), bar_rows(f"{title} by drive, the least first", bars, style,
                                                                 Axis(f"{what}, with / without", "×", "auto")),
                  "lower", f"{what[:1].upper()}{what[1:]} {_FORMULA}.", notes)
-
-
-def _paired(entry: Datum) -> dict[str, Any]:
-    return (entry.get("slowdown_by_writes") or {}).get("paired") or {}
-
-
-def _why(entry: Datum) -> str:
-    return (entry.get("slowdown_by_writes") or {}).get("why") or "no baseline"
 
 
 def _bar(entry: Datum, ratio: dict[str, Any], place: int) -> Bar:

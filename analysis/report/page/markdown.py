@@ -64,17 +64,14 @@ def _cell(head: cells.Head, row: model.Row) -> str:
 def _drives(page: model.Page) -> str:
     lines = []
     for entry in page.entries:
-        facts = ", ".join(f"{name} {_words(value)}" for name, value in entry.facts.items() if value not in (None, ""))
+        facts = ", ".join(f"{name} {', '.join(map(str, value)) if isinstance(value, list | tuple) else value}"
+                          for name, value in entry.facts.items() if value not in (None, ""))
         reasons = "; ".join(reason["text"] for reason in entry.verdict.get("reasons", []))
         mark = " (highlighted)" if entry.highlighted else ""
         level = _SIGNS.get(entry.verdict["level"], entry.verdict["level"])
         lines.append(f"- **{_escaped(entry.key)}**{mark}: {level}{f': {_escaped(reasons)}' if reasons else ''}"
                      f"{f'. {_escaped(facts)}' if facts else ''}")
     return "\n".join(lines)
-
-
-def _words(value: Any) -> Any:
-    return ", ".join(map(str, value)) if isinstance(value, list | tuple) else value
 
 
 def _escaped(text: Any) -> str:

@@ -29,6 +29,7 @@ _OTHER = {b"A": "remap events", b"P": "plug events", b"U": "unplug events", b"UT
           b"T": "unplug events", b"m": "messages", b"S": "sleep events", b"B": "bounce events",
           b"d": "driver data events", b"a": "abort events", b"W": "bounce events"}
 _OTHER_CODES = {letters: -2 - at for at, letters in enumerate(_OTHER)}
+_CODES = _OTHER_CODES | _ACTIONS
 _UNKNOWN_ACTION = -1
 _LINE = re.compile(rb"\s*\d+,\d+ +\d+ +\d+ +\d+\.\d{9} +\d+ +[A-Za-z]{1,2} +[A-Z]+ .*")
 # A line of another format that begins with a device, as many formats of `blkparse -f` do.
@@ -77,7 +78,8 @@ def _events(lines: Lines, account: Account) -> Events:
         & lines.is_digit(device_ends - 1)
     _account_for_others(lines, ~is_event & (lines.count > 0), account)
     account.read(int(is_event.sum()))
-    action = np.where(is_event, lines.mapped(*lines.field(5), _action_of), _UNKNOWN_ACTION)
+    codes = lines.mapped(*lines.field(5), lambda letters: _CODES.get(letters, _UNKNOWN_ACTION))
+    action = np.where(is_event, codes, _UNKNOWN_ACTION)
     lines.account_for(is_event & (action == _UNKNOWN_ACTION), account.reject, "the action is unknown")
     for letters, code in _OTHER_CODES.items():
         lines.account_for(is_event & (action == code), account.ignore, _OTHER[letters])
@@ -137,7 +139,3 @@ def _account_for_others(lines: Lines, non_events: np.ndarray, account: Account) 
         elif not _SUMMARY.match(line):
             account.read(1)
             account.reject("not an event of blkparse", int(lines.numbers[at]), line)
-
-
-def _action_of(letters: bytes) -> int:
-    return _ACTIONS.get(letters, _OTHER_CODES.get(letters, _UNKNOWN_ACTION))

@@ -87,7 +87,8 @@ class Ftrace(SourceFormat):
         with EventPairing(account) as pairing:
             head = read_head(source.path)
             is_page = _is_page(head)
-            if (event := _first_event(head)) and b"." not in event[5]:
+            event = next((match for line in text_lines_of(head) if (match := _LINE.fullmatch(line))), None)
+            if event and b"." not in event[5]:
                 if head.startswith(_TRACE_BEGIN):
                     raise TraceError(f"{source.path}: times are ticks of the trace_clock x86-tsc or counter, of "
                                      "unknown length",
@@ -143,10 +144,6 @@ class _TraceOfPage:
         text = _STRING_MARK.sub(b"", text) if self._inside else b"\n" * text.count(b"\n")
         if text:
             parts.append(text)
-
-
-def _first_event(head: bytes) -> re.Match[bytes] | None:
-    return next((event for line in text_lines_of(head) if (event := _LINE.fullmatch(line))), None)
 
 
 def _is_page(head: bytes) -> bool:
