@@ -97,7 +97,7 @@ class View:
             return
         format = self.format or format_of(output or "")
         self.text = write(self._styled(make_page()), format, output, self.chart, force, document=document,
-                          size=PictureSize(self.width, self.scale))
+                          width=self.width, scale=self.scale)
 
     def _styled(self, page: model.Page) -> model.Page:
         """The page with the colors of the brand and of the drives."""
@@ -112,26 +112,15 @@ def format_of(output: Output) -> str:
     return next((format for format, own in SUFFIXES.items() if suffix == own), "html")
 
 
-@dataclass(frozen=True)
-class PictureSize:
-    """width: in pixels, 0 for that of each chart. scale: pixels of a PNG for each of these."""
-
-    width: int = 0
-    scale: float = SCALE
-
-
 def write(page: model.Page, format: str, output: Output | None = None, chart: str | None = None, force: bool = False, *,
-          document: Document | None = None, drives: set[str] | None = None,
-          size: PictureSize | None = None) -> str | bytes | None:
+          document: Document | None = None, width: int = 0, scale: float = SCALE) -> str | bytes | None:
     """Write a page, or one chart of it, in a format; gives the text instead where there is no output.
 
     format: of FORMATS. output: a file with `chart` and for json and markdown, else a directory with one file an
-    chart. document: what json is of; json of one chart is its table. drives: keys of the entries that stay, all if
-    None. Nothing stands under `output` that is not whole. Raises UsageError for a chart that does not exist or has no
+    chart. document: what json is of; json of one chart is its table. width, scale: of pictures, as of View. Nothing
+    stands under `output` that is not whole. Raises UsageError for a chart that does not exist or has no
     picture, or where a directory is needed; OutputExists.
     """
-    if drives is not None:
-        page = only(page, drives)
     charts = {page_chart.id: page_chart for section in page.sections for page_chart in section.charts}
     if format == "html":
         from .html.rendering import render_page
@@ -155,13 +144,12 @@ def write(page: model.Page, format: str, output: Output | None = None, chart: st
         if output is None:
             raise UsageError(f"--format {format} needs a place to write to", "add -o FILE or -o DIRECTORY")
         charts = drawn
-    asked = list(charts.values()) if chart is None else [charts[chart]]
     if chart is not None:
-        content = _content(asked[0], page, format, size)
-        return _text(content, output, force)
+        return _text(_content(charts[chart], page, format, width, scale), output, force)
     if output is None:
         raise UsageError(f"--format {format} makes several tables", "add -o DIRECTORY, or --chart ID for one of them")
-    files = {page_chart.id + SUFFIXES[format]: _content(page_chart, page, format, size) for page_chart in asked}
+    files = {page_chart.id + SUFFIXES[format]: _content(page_chart, page, format, width, scale)
+             for page_chart in charts.values()}
     _directory(files, output, force)
     return None
 
@@ -171,23 +159,23 @@ def only(page: model.Page, drives: set[str]) -> model.Page:
     hidden = {entry.key for entry in page.entries} - drives
     sections = []
     for section in page.sections:
-        charts = [model.Chart(**{**vars(chart), "spec": None if chart.spec is None else without(chart.spec, hidden),
-                                     "table": model.Table(chart.table.caption, chart.table.columns, tuple(
-                                         row for row in chart.table.rows if row.entry not in hidden))})
-                    for chart in section.charts]
-        sections.append(model.Section(section.id, section.title, tuple(charts), section.lead))
-    return model.Page(**{**vars(page), "sections": tuple(sections),
-                         "entries": tuple(entry for entry in page.entries if entry.key in drives)})
+        charts = tuple(
+            replace(chart, spec=chart.spec and without(chart.spec, hidden), table=replace(
+                chart.table, rows=tuple(row for row in chart.table.rows if row.entry not in hidden)))
+            for chart in section.charts)
+        sections.append(model.Section(section.id, section.title, charts, section.lead))
+    return replace(page, sections=tuple(sections), entries=tuple(
+        entry for entry in page.entries if entry.key in drives))
 
 
-def _content(chart: model.Chart, page: model.Page, format: str, size: PictureSize | None = None) -> str | bytes:
+def _content(chart: model.Chart, page: model.Page, format: str, width: int, scale: float) -> str | bytes:
     if format == "csv":
         return as_csv(chart.table)
     if format == "json":
         return json.dumps(as_json(chart), indent=1) + "\n"
     if format == "markdown":
         return of_chart(chart)
-    return picture(chart, page, format, size)
+    return picture(chart, page, format, width, scale)
 
 
 def as_csv(table: model.Table) -> str:
@@ -239,12 +227,11 @@ def _path(row: model.Row) -> dict[str, Any]:
     return {"path": row.path} if isinstance(row.path, str) else {"paths": list(row.path)}
 
 
-def picture(chart: model.Chart, page: model.Page, format: str, size: PictureSize | None = None) -> str | bytes:
+def picture(chart: model.Chart, page: model.Page, format: str, width: int = 0, scale: float = SCALE) -> str | bytes:
     """PNG as bytes, SVG as text: on white, with title, text, notes and the source of its data, so that it stands alone
     in an article."""
     converter = vega()
-    size = size or PictureSize()
-    width = size.width or (_WIDE if chart.wide else _WIDTH)
+    width = width or (_WIDE if chart.wide else _WIDTH)
     svg, beyond = "", 0.0
     for _ in range(_TRIES):
         svg = converter.vegalite_to_svg(standing_alone(chart, page, width, math.ceil(beyond)))
@@ -252,7 +239,7 @@ def picture(chart: model.Chart, page: model.Page, format: str, size: PictureSize
             break
         beyond += over
     svg = _with_logo(_as_wide_as(svg, width), page.brand)
-    return svg if format == "svg" else converter.svg_to_png(svg, scale=size.scale)
+    return svg if format == "svg" else converter.svg_to_png(svg, scale=scale)
 
 
 def _size_of(svg: str) -> tuple[float, float]:

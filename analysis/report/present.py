@@ -14,6 +14,7 @@ from blkreel.analysis.report.page import compare_page, report_page
 from blkreel.analysis.report.page.compare_page import Attached
 from blkreel.analysis.report.page.drive_facts import chosen, models_of
 from blkreel.analysis.scale import Fleet, ReadOptions, measure_fleet
+from blkreel.analysis.scale.fleet import RowProgress
 from blkreel.common.errors import UsageError
 from blkreel.common.files.storage_url import StorageUrl
 from blkreel.traces.format.exposure import KEY, exposure_of
@@ -28,30 +29,20 @@ from .verdict import Document
 from .workloads import answer as answer_of_workloads
 from .workloads import overview_of, overview_of_scores, relative_document
 
-RowProgress = Callable[[str, int, int], None]
 
-
-def _ignore(path: str, done: int, total: int) -> None:
-    pass
-
-
-def compare(paths: Sequence[str | Path | StorageUrl], output: Output | None = None, *, gap_ns: int = DEFAULT_GAP_NS,
-            force: bool = False, view: View | None = None, read_options: ReadOptions | None = None,
-            on_rows: RowProgress = _ignore, drop_invalid: bool = False,
-            attached: Sequence[Attached] = (), edit: Callable[[Page], Page] = lambda page: page) -> Document:
+def compare(paths: Sequence[str | Path | StorageUrl], output: Output | None = None, *, view: View | None = None,
+            drop_invalid: bool = False, attached: Sequence[Attached] = (),
+            edit: Callable[[Page], Page] = lambda page: page) -> Document:
     """The comparison of runs and traces as a document; with `output`, also its page, in the form that `view` names.
 
-    paths: also directories, patterns and URLs (scale/dataset.py). read_options: how they are read. on_rows(path,
-    done, total): progress, in rows of all. drop_invalid: leave out runs with the verdict invalid. attached: results on
-    the same page. edit: changes the page before it is written. Raises OutputExists before anything is read, TraceError
-    for a file that is not a trace, UsageError for a run named twice.
+    paths: also directories, patterns and URLs (scale/dataset.py). drop_invalid: leave out runs with the verdict
+    invalid. attached: results on the same page. edit: changes the page before it is written. Raises OutputExists before
+    anything is read, TraceError for a file that is not a trace, UsageError for a run named twice.
     """
     view = view or View()
-    view.check(output, force)
-    read_options = read_options or ReadOptions()
-    fleet = measure_fleet(paths, gap_ns=gap_ns, read_options=read_options, on_rows=on_rows)
-    return compare_fleet(fleet, output, force=force, view=view, read_options=read_options, drop_invalid=drop_invalid,
-                         attached=attached, edit=edit)
+    view.check(output)
+    return compare_fleet(measure_fleet(paths), output, view=view, drop_invalid=drop_invalid, attached=attached,
+                         edit=edit)
 
 
 def compare_fleet(fleet: Fleet, output: Output | None = None, *, force: bool = False, view: View | None = None,
@@ -105,7 +96,7 @@ def compare_attached(attached: Sequence[Attached], output: Output | None = None,
 
 def report(path: str | Path | StorageUrl, output: Output | None = None, *, gap_ns: int = DEFAULT_GAP_NS,
            force: bool = False, view: View | None = None, read_options: ReadOptions | None = None,
-           on_rows: RowProgress = _ignore, frames: FrameOptions | None = None) -> Document:
+           on_rows: RowProgress = lambda path, done, total: None, frames: FrameOptions | None = None) -> Document:
     """One trace or run as a document; with `output`, also its page. Raises as `compare` does.
 
     frames: join frame times with the trace; the document has them under `frames`. Raises also FrameLogError.

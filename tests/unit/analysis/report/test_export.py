@@ -41,11 +41,11 @@ def test_a_picture_stands_alone(told, tmp_path):
 def test_the_width_is_that_of_the_whole_picture(told, width):
     charts = {chart.id: chart for section in told[1].sections for chart in section.charts}
     for id_ in ("s1-read-wait", "s1-timeline", "s1-heat-reads"):
-        svg = export.picture(charts[id_], told[1], "svg", export.PictureSize(width))
+        svg = export.picture(charts[id_], told[1], "svg", width)
         head = svg.split(">", 1)[0]
         assert f' width="{width}"' in head and (f'viewBox="0 0 {width}.00 ' in head or width == 360), id_
     for scale in (1, 2):
-        png = export.picture(charts[id_], told[1], "png", export.PictureSize(width, scale))
+        png = export.picture(charts[id_], told[1], "png", width, scale)
         assert int.from_bytes(png[16:20], "big") == width * scale
 
 
@@ -127,7 +127,8 @@ def test_text_cannot_break_a_table():
 
 
 def test_only_some_drives_are_exported(told):
-    rows = list(csv.DictReader(io.StringIO(export.write(told[1], "csv", chart="s0-read-wait", drives={"In memory"}))))
+    rows = list(csv.DictReader(io.StringIO(export.write(
+        export.only(told[1], {"In memory"}), "csv", chart="s0-read-wait"))))
     assert [row["drive"] for row in rows] == ["In memory"]
     (chart,) = [chart for chart in export.only(told[1], {"In memory"}).sections[0].charts if chart.id == "s0-read-wait"]
     spec = json.dumps(chart.spec)
