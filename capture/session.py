@@ -209,7 +209,8 @@ class _Session:
     def _watch(self, source: Source) -> None:
         began = time.monotonic()
         end = began + self.options.duration_ns / 1e9 if self.options.duration_ns else float("inf")
-        while not (self.interrupted or source.error or source.end or self._command_ended() or self._process_ended()):
+        while not (self.interrupted or source.error or source.end or self._command_ended()
+                   or self.process_end and self.process_end.has_come()):
             now = time.monotonic()
             if now >= end:
                 return
@@ -330,9 +331,6 @@ class _Session:
 
     def _command_ended(self) -> bool:
         return self.workload is not None and self.workload.exit_code is not None
-
-    def _process_ended(self) -> bool:
-        return self.process_end is not None and self.process_end.has_come()
 
     def _wake(self) -> None:
         self.changes.put(None)

@@ -181,7 +181,9 @@ def _add_state(content: Content, state: str, by_role: dict[str, dict[int, tuple[
     mixed, baseline = by_role[MIXED], by_role[BASELINE]
     rows = [row for repeat, (_, run) in sorted(mixed.items()) for row in _burst_rows(repeat, run, baseline)]
     figures: Figures = {role: _role_figures([run for _, run in own.values()]) for role, own in by_role.items() if own}
-    slowdowns = [_slowdown(rows, repeat) for repeat in sorted(mixed)]
+    # None if a burst has no counterpart.
+    slowdowns = [geometric_mean([row["slowdown"] for row in rows if row["repeat"] == repeat])
+                 for repeat in sorted(mixed)]
     figures |= over_repeats("slowdown", slowdowns) if slowdowns else {"slowdown": None}
     figures["bursts"] = {
         str(row["burst"]) if row["repeat"] == 1 else f"{row['burst']}-{row['repeat']}":
@@ -222,11 +224,6 @@ def _burst_rows(repeat: int, run: Measured, baseline: dict[int, tuple[BenchmarkS
                "baseline_ns": alone.makespan_ns if alone else None,
                "slowdown": ratio(burst.makespan_ns, alone.makespan_ns if alone else None),
                "why": {} if alone else dict.fromkeys(("baseline_ns", "slowdown"), "no baseline")}
-
-
-def _slowdown(rows: list[Figures], repeat: int) -> float | None:
-    """Geometric mean over the bursts of one repeat; None if a burst has no counterpart."""
-    return geometric_mean([row["slowdown"] for row in rows if row["repeat"] == repeat])
 
 
 def _role_figures(repeats: list[Measured]) -> Figures:

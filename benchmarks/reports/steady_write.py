@@ -19,7 +19,7 @@ from blkreel.benchmarks.results.document import (
     without,
 )
 from blkreel.benchmarks.step import BenchmarkStep
-from blkreel.benchmarks.step_metrics.step_stats import StepStats, energy_note, step_stats
+from blkreel.benchmarks.step_metrics.step_stats import energy_note, step_stats
 from blkreel.common.binning import grouped
 from blkreel.common.verdict import step_reason
 from blkreel.replay.prepare.steady_state import ROUNDS, is_steady
@@ -46,16 +46,17 @@ def report(test: Test, runs: Runs) -> Content:
             "first_mb_s": own[0][1].mb_s, "last_over_first": rates[-1] / rates[0] if rates[0] else None,
             "why": {} if steady else dict.fromkeys(("steady_mb_s", "steady_iops"), "not steady")})
         if not steady:
-            content.reasons.append(step_reason("not_steady", "qualified",
-                                               f"not steady after {len(own)} rounds{_of(name)}",
-                                               [step.id for step, _ in own]))
+            content.reasons.append(step_reason(
+                "not_steady", "qualified", f"not steady after {len(own)} rounds{f' ({name})' if name else ''}",
+                [step.id for step, _ in own]))
     first = next(iter(by_state(measured, ROLE).values()), [])
     repeats = {_group(step) for step, _ in first}
     content.figures = {
         "of": {summary["of"]: without(summary, "of", "why") for summary in summaries},
         **over_repeats("steady_mb_s", [summary["steady_mb_s"] for summary in summaries if summary["of"] in repeats])}
-    content.tables = [figure_table("Steady state", [_OF, *METRICS], summaries),
-                      figure_table("Round by round", _ROUND, [_row(step, stats) for step, stats in measured])]
+    content.tables = [figure_table("Steady state", [_OF, *METRICS], summaries), figure_table(
+        "Round by round", _ROUND, [{"of": _group(step), "round": step.labels[ROLE], "mean_ns": stats.data.mean_ns,
+                                    "max_ns": stats.data.max_ns, **stats.metrics()} for step, stats in measured])]
     content.series = [figure_series("Throughput by round", ("round", ""), ("Throughput", "MB/s"),
                            [(name or "rounds", [step.labels[ROLE] for step, _ in own], [stats.mb_s for _, stats in own])
                             for name, own in groups.items()], what="rounds")] if measured else []
@@ -64,15 +65,6 @@ def report(test: Test, runs: Runs) -> Content:
 
 def _group(step: BenchmarkStep) -> str:
     return ", ".join(f"{key} {value}" for key, value in step.labels.items() if key != ROLE)
-
-
-def _of(name: str) -> str:
-    return f" ({name})" if name else ""
-
-
-def _row(step: BenchmarkStep, stats: StepStats) -> Figures:
-    return {"of": _group(step), "round": step.labels[ROLE], "mean_ns": stats.data.mean_ns,
-            "max_ns": stats.data.max_ns, **stats.metrics()}
 
 
 _OF = metric.text("of", "Of")

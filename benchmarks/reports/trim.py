@@ -23,6 +23,7 @@ from blkreel.benchmarks.results.document import (
     figure_table,
     in_state,
     over_repeats,
+    ratio,
     without,
 )
 from blkreel.benchmarks.step import BenchmarkStep
@@ -136,7 +137,8 @@ def report(test: Test, runs: Runs) -> Content:
                                            [metric.size("bytes", "Extent"), *SIZES], sizes))
     whole = _by_contents(runs.measured(WHOLE, step_stats))
     wholes = [{"state": state, "bytes": own[0].without_data.bytes, "n": len(own),
-               **over_repeats("s_per_gb", [_s_per_gb(stats) for stats in own]),
+               # ns a byte are s a GB
+               **over_repeats("s_per_gb", [ratio(stats.makespan_ns, stats.without_data.bytes) for stats in own]),
                **over_repeats("took_ns", [stats.makespan_ns or None for stats in own])} for state, own in whole.items()]
     content.figures = {
         "extents": {str(row["state"] or "run"): row for row in rows},
@@ -160,11 +162,6 @@ def _by_contents(measured: list[tuple[BenchmarkStep, StepStats]]) -> dict[str, l
     for state, was, _ in wholes:
         before.setdefault(state, set()).add(was)
     return grouped((f"{state} after {was}" if len(before[state]) > 1 else state, stats) for state, was, stats in wholes)
-
-
-def _s_per_gb(stats: StepStats) -> float | None:
-    count_bytes = stats.without_data.bytes
-    return stats.makespan_ns / count_bytes if count_bytes else None  # ns a byte are s a GB
 
 
 def _row(runs: Sequence[Measured], pooled: Measured) -> Figures:

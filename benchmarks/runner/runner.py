@@ -211,15 +211,12 @@ class BenchmarkRunner:
         if step.do == "state":
             return self._prepare(step)
         if step.do == "rest":
-            duration_ns = self._last_active_ns(step) if step.time_ns is None else step.time_ns
+            # None: that of the last measuring step before it.
+            duration_ns = step.time_ns if step.time_ns is not None else next(
+                int(earlier.result["wall_ns"]) for earlier in self._before(step) if earlier.measures and earlier.result)
             rest(self.target, duration_ns, what="resting", progress=self.progress)
             return {"rest_ns": duration_ns}
         return self._measure(step)
-
-    def _last_active_ns(self, step: BenchmarkStep) -> int:
-        """Duration of the last measuring step before the step."""
-        return next(int(earlier.result["wall_ns"]) for earlier in self._before(step)
-                    if earlier.measures and earlier.result)
 
     def _before(self, step: BenchmarkStep) -> Iterator[BenchmarkStep]:
         """The steps before it, the last one first."""
