@@ -18,13 +18,13 @@ import numpy as np
 
 from blkreel.analysis.metrics.partials.distributions import PERCENTILES, ValueCounts, enough
 from blkreel.common.binning import LogLinearBins
+from blkreel.traces.format.exposure import COLUMNS
 from blkreel.traces.format.schema import FLAGS, OPS, WRITE_CODES
 from blkreel.traces.format.trace import Trace
 
 Document = dict[str, Any]  # as in the JSON document
 
 WINDOWS_NS = (10_000_000, 100_000_000, 1_000_000_000)
-COLUMNS = ["submit_ns", "latency_ns", "length_bytes", "op", "flags", "device"]
 _BINS = LogLinearBins(7)
 ERROR = 1 / 256  # of a percentile: latencies count as the middle of their bin
 _FEWEST = 10  # reads from which on a correlation is given

@@ -11,6 +11,7 @@ from rich.markup import escape
 from blkreel.analysis.metrics.definitions.headline import leading_metrics
 from blkreel.analysis.metrics.definitions.metric import Metric, pace_names
 from blkreel.analysis.metrics.definitions.registry import CLASS_METRICS, METRICS, value_at
+from blkreel.analysis.metrics.partials.boundary_state import CLASSES
 from blkreel.analysis.stats.ranking import ENOUGH_RUNS
 from blkreel.common import units
 from blkreel.common.console import Detail
@@ -23,7 +24,6 @@ from .columns import WITHHELD, Column, columns_of, idle_words, is_withheld, miss
 from .verdict import Document
 from .workloads import percent
 
-CLASSES = ("read", "write", "other")
 MOST_LINES = 25
 _MOST_LABEL = 0.45  # of the width
 _FEWEST_ROWS = 3

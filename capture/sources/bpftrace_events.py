@@ -13,15 +13,12 @@ import pyarrow.csv
 
 from blkreel.common.errors import BlkreelError
 from blkreel.traces.importers import operation_letters as letters
+from blkreel.traces.importers.blktrace import EVENT_V8, MAGIC_V8
 
-_MAGIC = 0x65617408
 _QUEUE, _REQUEUE, _ISSUE, _COMPLETE = 1 << 4, 1 << 5, 1 << 6, 1 << 7
 _ACTIONS = {"Q": 1 | _QUEUE << 16, "M": 2 | _QUEUE << 16, "F": 3 | _QUEUE << 16, "R": 6 | _REQUEUE << 16,
             "D": 7 | _ISSUE << 16, "C": 8 | _COMPLETE << 16, "X": 13}
-_EVENT = np.dtype([
-    ("magic", "<u4"), ("sequence", "<u4"), ("time_ns", "<u8"), ("sector", "<u8"), ("bytes", "<u4"), ("pid", "<u4"),
-    ("action", "<u8"), ("device", "<u4"), ("cpu", "<u4"), ("error", "<i2"), ("payload_bytes", "<u2"), ("pad", "V12"),
-    ("payload", ">u8")])
+_EVENT = np.dtype([*EVENT_V8.descr, ("payload", ">u8")])
 _COLUMNS = {"kind": pa.dictionary(pa.int32(), pa.string()), "time_ns": pa.int64(), "cpu": pa.uint32(),
             "thread": pa.int64(), "device": pa.uint32(), "sector": pa.uint64(), "sectors": pa.uint64(),
             "operation": pa.dictionary(pa.int32(), pa.string())}
@@ -100,7 +97,7 @@ class EventLines:
         at = operations.indices.to_numpy()
         split, complete, queued = (actions & 0xFFFF == number for number in (13, 8, 1))
         events = np.zeros(len(table), _EVENT)
-        events["magic"] = _MAGIC
+        events["magic"] = MAGIC_V8
         events["time_ns"] = columns["time_ns"].to_numpy() + self._shift_ns
         sector = columns["sector"].to_numpy()
         events["sector"] = np.where(sector == np.uint64(0xFFFFFFFFFFFFFFFF), 0, sector)  # without a place
@@ -111,7 +108,7 @@ class EventLines:
         events["action"] = actions | categories << np.uint64(16)
         thread = columns["thread"].to_numpy()
         events["pid"] = np.where(complete, 0, thread)
-        events["error"] = np.where(complete, thread, 0)
+        events["status"] = np.where(complete, thread, 0)
         events["device"], events["cpu"] = columns["device"].to_numpy(), columns["cpu"].to_numpy()
         events["payload_bytes"] = 8
         events["payload"] = np.where(split, sectors, 0)

@@ -5,6 +5,8 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from blkreel import __version__
 from blkreel.common.errors import BlkreelError, TraceError
 from blkreel.common.files.safe_files import caller_of_sudo
@@ -15,6 +17,11 @@ from blkreel.traces.spool.spool import Spool
 NAME = "blktrace (versions 7 and 8)"
 DECODER = Path(__file__).with_name("blkreel-blktrace")
 _MAGIC = 0x65617400
+# An event of version 8, as far as a decoder of little-endian files reads it.
+MAGIC_V8 = _MAGIC | 8
+EVENT_V8 = np.dtype([
+    ("magic", "<u4"), ("sequence", "<u4"), ("time_ns", "<u8"), ("sector", "<u8"), ("bytes", "<u4"), ("pid", "<u4"),
+    ("action", "<u8"), ("device", "<u4"), ("cpu", "<u4"), ("status", "<i2"), ("payload_bytes", "<u2"), ("pad", "V12")])
 _PART = re.compile(r"(?P<device>.+)\.blktrace\.(?P<cpu>\d+)")
 
 

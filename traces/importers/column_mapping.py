@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from blkreel.common.errors import TraceError, UsageError, did_you_mean
-from blkreel.traces.format.footer import local_file, read_footer
+from blkreel.traces.format.footer import MAGIC, local_file, read_footer
 from blkreel.traces.format.pages import PageCheck, PageError
 from blkreel.traces.format.schema import OPS
 
@@ -38,7 +38,6 @@ _REQUIRED = ("time", "op", "offset", "length")
 _DELIMITERS = (b",", b";", b"\t", b"|", b" ")
 # Beside the letters of the kernel.
 _OPS = {**{name: name for name in OPS}, "trim": "discard", "unmap": "discard"}
-_PARQUET_MAGIC = b"PAR1"
 _BATCH_ROWS = 1 << 17
 
 
@@ -93,7 +92,7 @@ class ColumnMapping(SourceFormat):
         return 0.0
 
     def batches(self, source: SourceFile, account: Account, options: ImportOptions) -> Iterator[Batch]:
-        if read_head(source.path).startswith(_PARQUET_MAGIC):
+        if read_head(source.path).startswith(MAGIC):
             if options.skip_lines:
                 raise UsageError(f"--skip-lines does not apply to a Parquet file: {source.path}", "leave it out")
             source.refuse_packed("a Parquet file")

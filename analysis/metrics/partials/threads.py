@@ -6,8 +6,8 @@ from typing import Any
 import numpy as np
 
 from .record import Record
+from .timeline import DATA_CLASSES
 
-DATA_CLASSES = ("read", "write")
 # struct stream of native/accumulator.h: sums, then the start of the first I/O in this part and the end of the last.
 SUMS = ("ops", "bytes", "service_ns", "sequential_ops", "sequential_bytes")
 _ENDS = ("first_offset", "first_bytes", "end_offset")

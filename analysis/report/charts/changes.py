@@ -13,7 +13,7 @@ _ROW_STEP = 30  # pixels
 _TEXT_ROOM = 210  # pixels at the right for the change in words
 _NARROW_TEXT_ROOM = 130  # without the values
 _IS_NARROW = "width < 400"
-_WELCH = "95 % Welch interval of the ratio − 1, on ln over runs"
+WELCH = "95 % Welch interval of the ratio − 1, on ln over runs"
 _RATIO = Axis("ratio", "×", "log")
 
 
@@ -84,8 +84,8 @@ def words(change: Change, has_values: bool = True) -> str:
 def _table(compared: Sequence[Change], base: Datum, other: Datum) -> Table:
     columns = (Column("metric", "Metric"), Column("base", base["label"]), Column("other", other["label"]),
                Column("change", "Change", "change", formula="ratio of the two − 1"),
-               Column("low", "Interval, low", "change", formula=_WELCH),
-               Column("high", "Interval, high", "change", formula=_WELCH),
+               Column("low", "Interval, low", "change", formula=WELCH),
+               Column("high", "Interval, high", "change", formula=WELCH),
                Column("judged", "Verdict"))
     rows = []
     for change in compared:

@@ -23,7 +23,7 @@ _AREAS = ((100, 24), (2, 12), (1, 7))  # I/Os of a point from which on it has th
 _MOST = 400  # points of a line
 _OPS = ("read", "write")
 _TEXT = "Reads orange, writes blue. A point is the slowest I/O of its surroundings; larger points stand for more I/Os."
-_USAGE = "The strip at the bottom zooms all rows."
+USAGE = "The strip at the bottom zooms all rows."
 _REDUCED = ("Latency (from submit) at the time of submit. Where I/Os are dense, one point stands for those of similar "
             "time and latency: the slowest of them.")
 
@@ -40,7 +40,7 @@ def latency_over_time(entries: Sequence[Entry], id_: str, order: Sequence[str]) 
     if any(entry.document["n"] > 1 for entry in drawn):
         notes += ("With several runs of a drive, the first run is drawn.",)
     return Chart(id_, "Latency of single I/Os over time", _table(drawn, points), _spec(drawn, points), "lower", _TEXT,
-                 notes, _USAGE, wide=True, zooms=True)
+                 notes, USAGE, wide=True, zooms=True)
 
 
 def _spec(drawn: Sequence[Entry], points: Sequence[LatencyPoints]) -> Spec:

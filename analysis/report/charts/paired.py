@@ -10,9 +10,10 @@ from blkreel.analysis.metrics.definitions.headline import leading_metrics
 from blkreel.analysis.metrics.definitions.metric import pace_names
 from blkreel.analysis.metrics.definitions.registry import METRICS
 
+from .changes import WELCH
+
 _POINTS = 3000  # of all curves together
 _LOSSES, _FEWEST_LOSSES = 40, 3  # listed of all drives together, and of each at least
-_WELCH = "95 % Welch interval of the ratio − 1, on ln over runs"
 _PERCENTILES = ("p1", "p5", "p25", "p50", "p75", "p95", "p99")
 
 
@@ -96,8 +97,8 @@ def ratios(section: Datum, prefix: str, marked: str | None) -> Chart | None:
         return None
     columns = (Column("other", "Drive"), Column("base", "Against"),
                Column("change", "Difference", "change", formula="ratio of the geometric means over runs − 1"),
-               Column("low", "Interval, low", "change", formula=_WELCH),
-               Column("high", "Interval, high", "change", formula=_WELCH),
+               Column("low", "Interval, low", "change", formula=WELCH),
+               Column("high", "Interval, high", "change", formula=WELCH),
                Column("p", "p", "p", formula="Welch, adjusted for all comparisons of the section (Holm)"),
                Column("verdict", "They", formula="differ where the interval excludes no difference, by more than 2 %"))
     rows = [Row({"other": ratio["other"], "base": ratio["base"], "change": ratio["value"] - 1, "low": ratio["low"] - 1,

@@ -15,10 +15,11 @@ from blkreel.analysis.report.document import Entry
 from blkreel.common import units
 from blkreel.common.printable import within_sentence
 
+from .over_time import USAGE
+
 Bins = npt.NDArray[np.int64]
 _MOST_BINS, _BINS_IN_ALL = 400, 2400
 _TEXT = "Reads (orange, outlined) in front of writes (blue), one scale for all rows."
-_USAGE = "The strip at the bottom zooms all rows."
 
 
 def timeline(entries: Sequence[Entry], id_: str, order: Sequence[str]) -> Chart | None:
@@ -39,7 +40,7 @@ def timeline(entries: Sequence[Entry], id_: str, order: Sequence[str]) -> Chart 
               for entry, steps_ in zip(drawn, rows, strict=True)]
     return Chart(id_, "Reads over writes", _table(drawn, rows, width),
                  time_rows("Throughput of reads over writes, by drive, over time", panels, "MB/s"), text=_TEXT,
-                 usage=_USAGE, notes=notes, wide=True, zooms=True)
+                 usage=USAGE, notes=notes, wide=True, zooms=True)
 
 
 def rebin(timelines: Sequence[Timeline]) -> tuple[int, list[Bins]]:

@@ -21,7 +21,7 @@ import pyarrow as pa
 from blkreel.common.errors import TraceError
 from blkreel.traces.format.schema import MOST_END_BYTES
 from blkreel.traces.importers.account import Account
-from blkreel.traces.importers.blktrace import DECODER
+from blkreel.traces.importers.blktrace import DECODER, EVENT_V8, MAGIC_V8
 from blkreel.traces.importers.nearly_sorted import WAITING_ROWS
 from blkreel.traces.importers.operation_letters import INVALID_CATEGORY
 from blkreel.traces.importers.source_format import Batch
@@ -35,17 +35,12 @@ QUEUE, BACK_MERGE, FRONT_MERGE, GET_REQUEST, REQUEUE, ISSUE, COMPLETE, INSERT, S
 # Of an event that completes a bio, not a request: used for drives without requests.
 BIO_COMPLETE = 100
 
-_MAGIC_V8 = 0x65617408
 _CATEGORY_SHIFT = 16
-_EVENT = np.dtype({
-    "names": ["magic", "time_ns", "sector", "bytes", "pid", "action", "device", "cpu", "status", "payload_bytes"],
-    "formats": ["<u4", "<u8", "<u8", "<u4", "<u4", "<u8", "<u4", "<u4", "<i2", "<u2"],
-    "offsets": [0, 8, 16, 24, 28, 32, 40, 44, 48, 50], "itemsize": 64})
 _SPLIT_PAYLOAD_BYTES = 8
 # Instead of a magic number: events were lost here, which the decoder takes as ftrace says it.
 _LOSS, _LOSS_TEXT = 0, b"CPU:0 [LOST EVENTS]\n"
 # An event that waits for earlier ones: as the decoder reads it, and the payload of a split.
-_WAITING = np.dtype([("event", _EVENT), ("split_sector", "u8")])
+_WAITING = np.dtype([("event", EVENT_V8), ("split_sector", "u8")])
 _MINOR_BITS = 20
 _MAX_CPUS = 1 << 16
 _MAX_SECTOR = MOST_END_BYTES >> 9
@@ -270,7 +265,7 @@ class EventPairing:
             return
         waiting = np.zeros(len(at), _WAITING)
         records = waiting["event"]
-        records["magic"] = _MAGIC_V8
+        records["magic"] = MAGIC_V8
         records["time_ns"] = events.time_ns[at]
         records["sector"] = events.sector[at]
         records["bytes"] = events.length_bytes[at]
@@ -314,8 +309,7 @@ class EventPairing:
             self._devices.setdefault(number)
         self._unsorted += int((times_ns < self._passed_ns).sum())
         self._passed_ns = max(self._passed_ns, int(times_ns[-1]))
-        records = np.zeros(end, _EVENT)  # bytes between the fields are 0
-        records[:] = waiting["event"]
+        records = waiting["event"].copy()
         records["time_ns"] = times_ns - self._origin_ns + _SHIFT_NS
         begin = 0
         is_loss = records["magic"] == _LOSS
