@@ -14,15 +14,24 @@ BASH_COMPLETION = Path("/usr/share/bash-completion/bash_completion")
 COMPLETION = TREE / "packaging/completion"
 
 
-@pytest.fixture
-def environment(tmp_path):
-    (tmp_path / "runs").mkdir()
-    (tmp_path / "saved.parquet").touch()
-    return {"PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}", "HOME": str(tmp_path), "TERM": "dumb"}
+@pytest.fixture(scope="module")
+def environment(tmp_path_factory):
+    """Of one home, in which the first completion leaves its table."""
+    home = tmp_path_factory.mktemp("home")
+    (home / "runs").mkdir()
+    (home / "saved.parquet").touch()
+    return {"PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}", "HOME": str(home), "TERM": "dumb"}
+
+
+def shell_output(environment, *command):
+    result = subprocess.run(command, env=environment, cwd=environment["HOME"], capture_output=True, text=True,
+                            check=True)
+    assert not result.stderr
+    return result.stdout
 
 
 @pytest.fixture
-def bash(environment, tmp_path):
+def bash(environment):
     """bash(line) returns the replacements of the last word, as readline gets them."""
     if not BASH_COMPLETION.exists():
         pytest.skip("needs bash-completion: apt-get install bash-completion")
@@ -38,29 +47,25 @@ def bash(environment, tmp_path):
                   '*) word+=$c ;; esac; done\n'
                   '[[ $word || $1 == *" " ]] && COMP_WORDS+=("$word")\n'
                   'COMP_CWORD=$((${#COMP_WORDS[@]} - 1)); _blkreel blkreel; printf "%s\\n" "${COMPREPLY[@]}"')
-        result = subprocess.run(["bash", "--norc", "-c", script, "bash", line], env=environment, cwd=tmp_path,
-                                capture_output=True, text=True, check=True)
-        assert not result.stderr
-        return result.stdout.split()
+        return shell_output(environment, "bash", "--norc", "-c", script, "bash", line).split()
 
     return complete
 
 
 @pytest.fixture
-def fish(environment, tmp_path, program):
+def fish(environment, program):
     shell = program("fish")
 
     def complete(line):
-        result = subprocess.run([shell, "--no-config", "-c", f"source {COMPLETION / 'blkreel.fish'}; complete -C $argv",
-                                 line], env=environment, cwd=tmp_path, capture_output=True, text=True, check=True)
-        assert not result.stderr
-        return [row.partition("\t")[0] for row in result.stdout.splitlines()]
+        text = shell_output(environment, shell, "--no-config", "-c",
+                            f"source {COMPLETION / 'blkreel.fish'}; complete -C $argv", line)
+        return [row.partition("\t")[0] for row in text.splitlines()]
 
     return complete
 
 
 @pytest.fixture
-def zsh(environment, tmp_path, program):
+def zsh(environment, program):
     """zsh(line) returns what the completion adds; compadd and _describe are replaced by functions that print."""
     shell = program("zsh")
 
@@ -70,10 +75,7 @@ def zsh(environment, tmp_path, program):
                   '_files() { print -l -- *(N) }\n'
                   'words=(${(s: :)1}); [[ $1 == *" " ]] && words+=("")\n'
                   f'CURRENT=$#words; complete_blkreel() {{ source {COMPLETION}/blkreel.zsh }}; complete_blkreel; true')
-        result = subprocess.run([shell, "-f", "-c", script, "zsh", line], env=environment, cwd=tmp_path,
-                                capture_output=True, text=True, check=True)
-        assert not result.stderr
-        return result.stdout.splitlines()
+        return shell_output(environment, shell, "-f", "-c", script, "zsh", line).splitlines()
 
     return complete
 
