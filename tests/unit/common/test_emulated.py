@@ -5,7 +5,7 @@ import json
 import pytest
 from emulated_accounts import account, calibration
 
-from blkreel.common.emulated import EmulatedUses, file_of, name_of, read_account, reasons, renewed_account, use_between
+from blkreel.common.emulated import EmulatedUses, file_of, name_of, reasons, renewed_account, use_between
 
 
 @pytest.mark.parametrize(("backing_file", "name"), [
@@ -34,14 +34,6 @@ def stored(tmp_path, document):
     (tmp_path / "sata/account.json").write_text(json.dumps(document))
 
 
-def test_a_damaged_account_counts_as_none(tmp_path):
-    assert read_account("sata", tmp_path) is None
-    stored(tmp_path, account())
-    assert read_account("sata", tmp_path)["name"] == "sata"
-    stored(tmp_path, {**account(), "counts": {}})
-    assert read_account("sata", tmp_path) is None
-
-
 def test_a_renewed_account_is_waited_for(tmp_path):
     stored(tmp_path, account(renewed_ns=1))
     times = iter(range(10, 1000))
@@ -68,8 +60,11 @@ def use(duration_ns=10_000_000_000, counts=None, **changes):
     return use_between(account(), account({"read_ios": 1000, **(counts or {})}, renewed_ns=duration_ns, **changes))
 
 
-def test_an_exact_drive_has_no_reasons():
-    assert list(reasons([use(counts={"late_ios": 10, "blocking_ns": 200_000_000})])) == []
+@pytest.mark.parametrize("counts", [{"late_ios": 10, "blocking_ns": 200_000_000},
+                                    {"blocking_ns": 300_000_000, "beside_blocking": 5}])
+def test_an_exact_drive_has_no_reasons(counts):
+    """Flushes beside which other I/O arrived held nothing back."""
+    assert list(reasons([use(counts=counts)])) == []
 
 
 WAITED = {"waited_ns": 210_000_000, "stolen_ns": 0, "reported_kib": None}
@@ -93,10 +88,6 @@ def test_each_limit_is_a_reason(changes, level, text):
     first = next(reasons([use(**changes)]))
     assert (first["level"], text in first["text"]) == (level, True), first["text"]
     assert first["text"].startswith("emulated drive sata: ")
-
-
-def test_flushes_beside_which_other_io_arrived_held_nothing_back():
-    assert list(reasons([use(counts={"blocking_ns": 300_000_000, "beside_blocking": 5})])) == []
 
 
 def test_uses_of_the_emulated_drives_only(tmp_path):

@@ -12,7 +12,7 @@ from synthetic_runs import write_run
 from waiting import wait_until
 
 from blkreel.analysis.scale import ReadOptions, cluster, fleet, measure_fleet
-from blkreel.common.errors import BlkreelError, TraceError, UsageError
+from blkreel.common.errors import BlkreelError, TraceError
 
 RUNS = 6
 
@@ -84,11 +84,20 @@ def test_a_file_that_a_worker_does_not_see(runs, three, monkeypatch):
         measure_fleet([gone], read_options=ReadOptions(cluster=three.address, keep=False))
 
 
-def test_workers_of_another_version_are_refused(runs, three, monkeypatch):
-    monkeypatch.setattr(cluster, "__version__", "9.9.9")
-    with pytest.raises(BlkreelError, match=r"2 of 2 workers have another blkreel than 9.9.9: tcp://.* has "
-                                           f"{importlib.metadata.version('blkreel')}; install one version"):
-        measure_fleet(runs, read_options=ReadOptions(cluster=three.address, keep=False))
+@pytest.mark.parametrize(("cluster_of", "change", "error"), [
+    (lambda three: three.address, lambda patch: patch.setattr(cluster, "__version__", "9.9.9"),
+     r"workers have another blkreel than 9.9.9: tcp://.* has "
+     f"{importlib.metadata.version('blkreel')}; install one version"),
+    (lambda three: "tcp://127.0.0.1:9", lambda patch: patch.setattr(cluster, "CONNECT_S", 1),
+     "no Dask scheduler answers at tcp://127.0.0.1:9; start one: dask scheduler"),
+    (lambda three: "nonsense://x", lambda patch: None, "is not the address of a scheduler"),
+    (lambda three: three.address, lambda patch: patch.setitem(sys.modules, "distributed", None),
+     "needs the package distributed; pip install distributed")],
+    ids=["another version", "no scheduler", "no address", "no package"])
+def test_what_is_no_cluster_to_measure_with_is_refused(runs, three, monkeypatch, cluster_of, change, error):
+    change(monkeypatch)
+    with pytest.raises(BlkreelError, match=error):
+        measure_fleet(runs, read_options=ReadOptions(cluster=cluster_of(three), keep=False))
 
 
 def test_a_cluster_that_loses_all_workers_is_told_and_does_not_hang(runs, three, monkeypatch):
@@ -114,20 +123,3 @@ def test_a_worker_without_blkreel_is_named(runs, three, tmp_path):
     three.wait_for(1)
     with pytest.raises(BlkreelError, match="tcp://.* of the cluster tcp://.* cannot import blkreel; install blkreel"):
         measure_fleet(runs, read_options=ReadOptions(cluster=three.address, keep=False))
-
-
-def test_no_scheduler(runs, monkeypatch):
-    monkeypatch.setattr(cluster, "CONNECT_S", 1)
-    with pytest.raises(BlkreelError, match="no Dask scheduler answers at tcp://127.0.0.1:9; start one: dask scheduler"):
-        measure_fleet(runs, read_options=ReadOptions(cluster="tcp://127.0.0.1:9", keep=False))
-
-
-def test_an_address_that_is_none(runs):
-    with pytest.raises(UsageError, match="is not the address of a scheduler"):
-        measure_fleet(runs, read_options=ReadOptions(cluster="nonsense://x", keep=False))
-
-
-def test_without_distributed_the_command_that_brings_it_is_named(runs, monkeypatch):
-    monkeypatch.setitem(sys.modules, "distributed", None)
-    with pytest.raises(BlkreelError, match="needs the package distributed; pip install distributed"):
-        measure_fleet(runs, read_options=ReadOptions(cluster="tcp://127.0.0.1:9", keep=False))

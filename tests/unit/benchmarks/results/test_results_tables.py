@@ -41,7 +41,9 @@ def sweep(tmp_path):
 
 
 def test_the_terminal_says_what_it_is_how_sure_and_what_is_missing(sweep):
-    text = printed(results_of(sweep(quick=True)))
+    document = results_of(sweep(quick=True))
+    text = printed(document)
+    assert "QUICK" not in printed({**document, "quick": False})
     lines = [line.strip() for line in text.splitlines()]
     assert lines[0] == "depth-sweep-read of depths" and lines[1].startswith("fast drive, Example 980")
     assert lines[2].startswith("QUICK") and lines[3] == "invalid"
@@ -51,10 +53,6 @@ def test_the_terminal_says_what_it_is_how_sure_and_what_is_missing(sweep):
     assert row[:3] == ["8", "328", "80,000"]
     # Said once, not in a column of gaps.
     assert "Power, Efficiency: power not measured" in lines and text.count("power not measured") == 2
-
-
-def test_only_a_quick_test_is_called_so(sweep):
-    assert "QUICK" not in printed(results_of(sweep()))
 
 
 @pytest.mark.parametrize("width", [40, 60, 80, 120])
@@ -120,19 +118,6 @@ def test_the_page_holds_every_table_its_method_and_nothing_from_elsewhere(tmp_pa
 
 
 # The installed command.
-
-def test_report_of_a_test(blkreel, tmp_path):
-    test = MadeTest(tmp_path / "t", "cache", quick=True)
-    test.step("fill", {"state": "fresh", "rest_ns": 0}, closed_loop(
-        400, np.repeat([MIB // 4, MIB], [100, 300]), op=1, length_bytes=MIB))
-    result = blkreel("report", test.path, "-o", tmp_path / "t.html")
-    for text in ("Fast part", "105 MB", "QUICK", f"Page: {tmp_path / 't.html'}"):
-        assert text in result.stdout
-    document = json.loads(blkreel("report", test.path, "--json").stdout)
-    assert document == results_of(test.path)
-    again = blkreel("report", test.path, "-o", tmp_path / "t.html", check=False)
-    assert again.returncode == 1 and "--force" in again.stderr
-
 
 def cached(tmp_path, place, fast, label="A drive", **more):
     test = MadeTest(tmp_path / place, "cache", **more)
@@ -203,11 +188,3 @@ def test_different_tests_are_not_compared(tmp_path):
         present.compare_results(present.read_tests(paths))
     with pytest.raises(UsageError, match="named twice"):
         present.compare_results(present.read_tests([paths[0], paths[0]]))
-
-
-def test_compare_command_with_tests(blkreel, tmp_path):
-    paths = [cached(tmp_path, name, 100) for name in "ab"]
-    result = blkreel("compare", *paths, "-o", tmp_path / "both.html")
-    assert "0 ns · A drive (a)" in result.stdout and "0 ns · A drive (b)" in result.stdout
-    assert (tmp_path / "both.html").exists()
-    assert json.loads(blkreel("compare", *paths, "--json").stdout) == present.compare_results(present.read_tests(paths))

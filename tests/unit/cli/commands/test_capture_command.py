@@ -133,17 +133,14 @@ def test_io_that_kernel_threads_of_a_volume_issue_is_one_of_the_reasons(tmp_path
     assert ("kernel threads of /dev/dm-0" in text and "--layer volume" in text) == bool(others)
 
 
-@pytest.mark.parametrize("missing, ring", [(["its rows could not be written"], {}), ([], {"dropped_rows": 9})])
-def test_a_capture_that_lost_its_rows_is_not_called_one_without_io(tmp_path, missing, ring):
-    result = Reads(tmp_path / "t.parquet", 0, 0)
-    result.missing, result.metadata["ring"] = missing, ring
-    assert why_empty(CaptureOptions(devices=[], output=result.path, command=["game"]), result) == ""
-
-
-@pytest.mark.parametrize("source_format", ["ftrace:blk", "blktrace", "bpftrace"])
-def test_a_source_that_does_not_know_the_command_names_no_reason(tmp_path, source_format):
-    result = Reads(tmp_path / "t.parquet", 0, 9)
-    result.metadata["source_format"] = source_format
+@pytest.mark.parametrize("others, missing, metadata", [
+    (0, ["its rows could not be written"], {"ring": {}}), (0, [], {"ring": {"dropped_rows": 9}}),
+    *((9, [], {"source_format": name}) for name in ("ftrace:blk", "blktrace", "bpftrace"))])
+def test_no_reason_is_named_of_lost_rows_and_by_a_source_that_does_not_know_the_command(tmp_path, others, missing,
+                                                                                        metadata):
+    result = Reads(tmp_path / "t.parquet", 0, others)
+    result.missing = missing
+    result.metadata |= metadata
     assert why_empty(CaptureOptions(devices=[], output=result.path, command=["game"]), result) == ""
 
 

@@ -64,13 +64,6 @@ def test_a_dependent_run_tells_how_long_threads_slept_when_asked_for_more(blkree
     assert "turnaround" not in result.stdout, "of a simulated drive"
 
 
-def test_quiet_prints_errors_only(replay, tmp_path):
-    result = replay("-q")
-    assert (result.stdout, result.stderr) == ("", "") and result.returncode in (0, 3)
-    failed = replay("-q")
-    assert failed.returncode == 1 and "run exists" in failed.stderr and failed.stdout == ""
-
-
 @pytest.fixture
 def make_trace(tmp_path):
     """make_trace(**columns) writes a trace and returns its path; columns of one value are repeated."""
@@ -131,22 +124,6 @@ def test_each_repetition_starts_from_the_state_of_the_first(blkreel, repeated, i
     assert account(runs / "2")["state"]["prepared_at"] is not None
     assert f"{image} is in the state client again" in result.stderr
     assert result.stderr.count("again") == 1, "the first run found the state as it was prepared"
-
-
-def test_runs_that_differ_in_an_input_are_no_repetitions(blkreel, make_trace, tmp_path):
-    """The map, the device, and the arguments of a map. A comparison states what differs, and decides no condition."""
-    trace = make_trace(submit_ns=np.arange(2000) * MS // 10, offset_bytes=np.arange(2000) * 65536 % (16 << 20),
-                       length_bytes=4096, op=OPS["read"], device=np.arange(2000) % 2)
-    drive = "nil:256MiB,read_latency=200us,channels=1,clock=virtual"
-    for name, options in {"a": (), "b": ("--map", "tile=2"), "c": ("--map", "tile=4")}.items():
-        blkreel("replay", trace, "--device", "0", "--on", drive, "-o", tmp_path / name, "--label", "A", *options)
-    blkreel("replay", trace, "--device", "1", "--on", drive, "-o", tmp_path / "d", "--label", "A")
-    runs = [tmp_path / name for name in "abcd"]
-    document = json.loads(blkreel("compare", *runs, "--json").stdout)
-    assert [[entry["n"] for entry in section["entries"]] for section in document["sections"]] == [[1, 1, 1], [1]]
-    assert any(note.startswith("map is not the same: ") and "tile, copies 2" in note for note in document["notes"])
-    decided = blkreel("compare", *runs[:2], "--fail-if", "read_wait > +10%", "--allow-simulated", check=False)
-    assert decided.returncode == 3 and "map is not the same" in decided.stderr
 
 
 BESIDE = ("--background", "writes=1MB/s")
@@ -286,16 +263,6 @@ def test_until_valid_is_bounded(repeated, tmp_path):
     assert repeated(*words).returncode == 3 and not (runs / "7").exists()
     without_number = repeated("--until-valid")
     assert without_number.returncode == 2 and "add --repeat" in without_number.stderr
-
-
-def test_a_directory_of_other_files_is_not_replaced(repeated, tmp_path):
-    runs = tmp_path / "runs"
-    runs.mkdir()
-    (runs / "thesis.tex").write_text("mine")
-    for options in ((), ("--force",)):
-        result = repeated("--repeat", "1", *options)
-        assert result.returncode == 1, result.stderr
-    assert [path.name for path in runs.iterdir()] == ["thesis.tex"]
 
 
 def test_a_file_with_data_is_overwritten_only_if_the_command_names_it(blkreel, trace, tmp_path):

@@ -8,7 +8,6 @@ from documents import valid_document
 from in_process import run_command
 from synthetic_history import NIGHTS, QUERY, fill_nights
 
-from blkreel.benchmarks.catalog import Catalog
 from blkreel.common.errors import OutputExists, UsageError
 
 
@@ -55,16 +54,6 @@ def test_a_change_for_the_worse_fails_with_junit(history, tmp_path):
     assert code == 0
     assert "unchanged: throughput" in errors
     assert ElementTree.parse(junit).find("testsuite").get("failures") == "0"
-
-
-def test_what_cannot_be_decided_is_exit_code_3(catalog, history, tmp_path):
-    few = Catalog.open(tmp_path / "few", create=True)
-    for path in sorted((catalog / "results").iterdir())[:5]:
-        result = Catalog.open(catalog).entry(path.stem)
-        few.put({**result}, None)
-    code, _, errors = history(*QUERY, "--fail-on-change", "--catalog", few.directory)
-    assert code == 3
-    assert "n too small (5 nights, 12 are needed)" in errors
 
 
 def test_page_pictures_and_tables(history, tmp_path):

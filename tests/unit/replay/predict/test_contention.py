@@ -50,8 +50,9 @@ DRIVES = {"link": f"{ALONE},write_bandwidth=450MB/s,link=500MB/s",
 
 @pytest.fixture(autouse=True)
 def few_simulations(monkeypatch):
-    monkeypatch.setattr(contention, "_SIMULATIONS", 8)
-    monkeypatch.setattr(contention, "_CACHE_SIMULATIONS", 8)
+    """And half of the starts of a search, of which it follows the best alone."""
+    for name, value in (("_SIMULATIONS", 8), ("_CACHE_SIMULATIONS", 8), ("_POLISHED", 1), ("_DIES", (32,))):
+        monkeypatch.setattr(contention, name, value)
 
 
 @pytest.fixture(scope="module")
@@ -82,8 +83,9 @@ def test_the_slowdown_of_a_trace_that_was_not_fitted_is_predicted(replayed, driv
     assert slowdown.is_decided and slowdown.measured > 1.15
 
 
-def test_a_trace_with_writes_of_its_own_shows_what_a_background_costs(replayed):
+def test_a_trace_with_writes_of_its_own_shows_what_a_background_costs(replayed, monkeypatch):
     """Without another run, what its reads take alone is fitted to its baseline."""
+    monkeypatch.setattr(contention, "_SIMULATIONS", 4)
     runs = with_baselines([replayed("program", "writing")])
     assert all(run.has_contention for run in runs)
     drives = [model.drive() for model in fit_drives(runs, progress)]
@@ -104,7 +106,8 @@ def test_a_write_that_waits_for_reads_has_no_longer_latency(command_server, tmp_
 
 def test_a_write_cache_that_fills_up_is_fitted(replayed, monkeypatch):
     """Without it the p99 of the reads, of which most are beside writes past the cache, was 18 % too long."""
-    monkeypatch.setattr(contention, "_CACHE_SIMULATIONS", 60)
+    for name, value in (("_CACHE_SIMULATIONS", 60), ("_POLISHED", 2), ("_DIES", (4, 32))):
+        monkeypatch.setattr(contention, name, value)
     runs = with_baselines([replayed("cache", "large")])
     model = fit_drives(runs, progress)[0]
     assert model.cache["cache"] == pytest.approx(180e6, rel=0.1)
@@ -138,8 +141,7 @@ def test_what_writes_cost_leaves_reads_alone_as_they_were(command_server, tmp_pa
 
 def test_a_slowdown_that_the_fitted_runs_leave_open_is_not_stated(replayed, monkeypatch):
     """Single reads of one size do not show how much of them is latency, and so not what shorter reads take."""
-    for name, value in (("_SIMULATIONS", 4), ("_POLISHED", 1), ("_DIES", (32,))):
-        monkeypatch.setattr(contention, name, value)
+    monkeypatch.setattr(contention, "_SIMULATIONS", 4)
     runs = with_baselines([replayed("sata-qlc", "single")])
     models = fit_drives(runs, progress)
     error = error_of(with_baselines([replayed("sata-qlc", "small")])[0], [model.drive() for model in models], progress)

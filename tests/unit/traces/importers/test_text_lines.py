@@ -3,6 +3,7 @@
 import re
 
 import numpy as np
+import pytest
 from cases import cases
 from hypothesis import example, given
 from hypothesis import strategies as st
@@ -21,52 +22,47 @@ def columns(texts):
     return lines, *lines.field(1)
 
 
-@cases(33)
-@given(FIELDS)
-def test_hexadecimals_agree_with_python(texts):
-    lines, starts, ends = columns(texts)
-    values, valid = lines.hexadecimals(starts, ends)
-    for text, value, is_valid in zip(texts, values.tolist(), valid.tolist(), strict=True):
-        right = re.fullmatch(r"0x[0-9a-fA-F]{1,16}", text) is not None
-        assert is_valid == right and value == (int(text, 16) if right else 0)
+def decimal(pattern, places):
+    """The value of a decimal number times 10^places; 0 if it is none, or too large."""
+    def value(text):
+        match = re.fullmatch(pattern, text)
+        whole = int(re.sub(r"\D", "", match[1])) if match else 1 << 62
+        too_large = whole >= (1 << 62) // 10**places
+        return None if too_large else whole * 10**places + int((match[2] or "").ljust(places, "0"))
+
+    return value
 
 
-@cases(33)
-@given(FIELDS)
-def test_decimals_agree_with_python(texts):
-    lines, starts, ends = columns(texts)
-    values, valid = lines.scaled_decimals(starts, ends, 9)
-    for text, value, is_valid in zip(texts, values.tolist(), valid.tolist(), strict=True):
-        match = re.fullmatch(r"([0-9]{1,20})(?:\.([0-9]{0,9}))?", text)
-        right = match is not None and int(match[1]) < (1 << 62) // 10**9
-        assert is_valid == right
-        if right:
-            assert value == int(match[1]) * 10**9 + int((match[2] or "").ljust(9, "0"))
+def integer(pattern, base, limit):
+    def value(text):
+        number = int(re.sub(r"[.,' ]", "", text), base) if re.fullmatch(pattern, text) else limit
+        return number if number < limit else None
+
+    return value
 
 
-@cases(33)
-@given(FIELDS)
-def test_groups_of_thousands_agree_with_python(texts):
-    lines, starts, ends = columns(texts)
-    values, valid = lines.grouped_decimals(starts, ends, b",", 6)
-    for text, value, is_valid in zip(texts, values.tolist(), valid.tolist(), strict=True):
-        match = re.fullmatch(r"([0-9]{1,3}(?:[.' ][0-9]{3}){0,4}|[0-9]{1,15})(?:,([0-9]{0,6}))?", text)
-        if match and int(re.sub(r"\D", "", match[1])) < (1 << 62) // 10**6:
-            assert is_valid
-            assert value == int(re.sub(r"\D", "", match[1])) * 10**6 + int((match[2] or "").ljust(6, "0"))
+# What reads numbers, and the value that it has by Python; None of what is no number.
+READERS = {
+    "hexadecimals": ((), integer(r"0x[0-9a-fA-F]{1,16}", 16, 1 << 64)),
+    "scaled_decimals": ((9,), decimal(r"([0-9]{1,20})(?:\.([0-9]{0,9}))?", 9)),
+    "grouped_decimals": ((b",", 6), decimal(r"([0-9]{1,3}(?:[.' ][0-9]{3}){0,4}|[0-9]{1,15})(?:,([0-9]{0,6}))?", 6)),
+    "grouped_integers": ((), integer(r"[0-9]{1,18}([.,' ][0-9]{3}){0,6}", 10, 1 << 64))}
 
 
+@pytest.mark.parametrize("name", READERS)
 @cases(33)
 @given(FIELDS)
 @example(["18.446.744.073.709.551.615", "18.446.744.073.709.551.616", "1.000.000.000.000.000.000.000"])
-def test_grouped_integers_agree_with_python(texts):
+def test_numbers_agree_with_python(name, texts):
+    """Of decimals with groups more are read than those of the pattern."""
+    options, expected = READERS[name]
     lines, starts, ends = columns(texts)
-    values, valid = lines.grouped_integers(starts, ends)
-    assert values.dtype == np.uint64
+    values, valid = getattr(lines, name)(starts, ends, *options)
+    assert values.dtype == (np.int64 if name.endswith("ed_decimals") else np.uint64)
     for text, value, is_valid in zip(texts, values.tolist(), valid.tolist(), strict=True):
-        number = re.sub(r"\D", "", text) if re.fullmatch(r"[0-9]{1,18}([.,' ][0-9]{3}){0,6}", text) else ""
-        right = bool(number) and int(number) < 1 << 64
-        assert is_valid == right and value == (int(number) if right else 0)
+        right = expected(text)
+        if right is not None or name != "grouped_decimals":
+            assert (is_valid, value) == (right is not None, right or 0), text
 
 
 def test_quotes_end_with_their_line():
