@@ -52,17 +52,6 @@ static void test_a_silent_loss_costs_one_latency_only(void)
 	end();
 }
 
-static void test_without_losses_the_oldest_completes_first(void)
-{
-	begin();
-	take(ACTION_ISSUE, 100, 8, 1);
-	take(ACTION_ISSUE, 200, 8, 2);
-	take(ACTION_COMPLETE, 300, 8, 0);
-	CHECK_EQUAL(pairing.in_flight.count, 1);
-	CHECK_EQUAL(pairing.in_flight.oldest->submit_ns, 200);
-	end();
-}
-
 static void test_a_late_completion_without_an_issue_is_not_one_from_before_the_start(void)
 {
 	begin();
@@ -106,7 +95,6 @@ static void test_a_full_table_gives_up_its_oldest(void)
 int main(void)
 {
 	test_a_silent_loss_costs_one_latency_only();
-	test_without_losses_the_oldest_completes_first();
 	test_a_late_completion_without_an_issue_is_not_one_from_before_the_start();
 	test_what_is_not_wanted_makes_no_row();
 	test_a_full_table_gives_up_its_oldest();

@@ -77,11 +77,6 @@ def test_the_steady_state(found):
     rates = document["series"][0]["lines"][0]["y"]
     last = np.array(rates[-5:])
     assert np.ptp(last) <= 0.2 * last.mean()
-    # No five rounds before were steady, or it would have ended there.
-    for end in range(5, len(rates)):
-        five = np.array(rates[end - 5:end])
-        trend = 4 * abs(np.polyfit(np.arange(5), five, 1)[0])
-        assert np.ptp(five) > 0.2 * five.mean() or trend > 0.1 * five.mean()
     skipped = [step for step in document["steps"] if step["status"] == "skipped"]
     assert len(skipped) == 30 - len(rates)
 

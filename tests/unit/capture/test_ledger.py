@@ -69,26 +69,19 @@ def test_what_was_taken_away_is_not_held_against_the_counters(drive, counts, tol
     assert metadata["diskstats"]["difference"] is None and missing(metadata) == told
 
 
-def test_a_path_that_was_added_is_reported_with_its_head():
-    end = end_block()
-    end["drives"][0] |= {"paths_added": 1, "paths_removed": 0}
-    message, = missing(metadata_of(end, ["nvme4n1"]))
-    assert "paths of nvme4n1 were added during the capture (1)" in message and "not recorded" in message
-
-
-def test_stuck_ios_are_reported_with_their_drive():
-    end = end_block()
-    end["drives"][0]["stuck"] = 2
-    metadata = metadata_of(end, ["loop3"])
+@pytest.mark.parametrize(("drive", "end", "parts"), [
+    ({"paths_added": 1, "paths_removed": 0}, {},
+     ["paths of loop0 were added during the capture (1)", "not recorded"]),
+    ({"stuck": 2}, {}, ["2 I/Os of loop0 were in flight during the whole capture", "loop0/inflight"]),
+    ({}, {"write_error": 28, "unwritten_rows": 1234}, ["No space left", "1,234 I/Os"])],
+    ids=["path added", "stuck", "not written"])
+def test_what_happened_to_a_drive_or_its_rows_is_told(drive, end, parts):
+    whole = end_block() | end
+    whole["drives"][0] |= drive
+    metadata = metadata_of(whole, ["loop0"])
     message, = missing(metadata)
-    assert metadata["ledger"]["stuck"] == {"loop3": 2}
-    assert message.startswith("2 I/Os of loop3 were in flight during the whole capture") and "loop3/inflight" in message
-
-
-def test_rows_that_could_not_be_written_are_told():
-    end = {**end_block(), "write_error": 28, "unwritten_rows": 1234}
-    found = missing(metadata_of(end, ["loop0"]))
-    assert len(found) == 1 and "No space left" in found[0] and "1,234 I/Os" in found[0]
+    assert all(part in message for part in parts)
+    assert metadata["ledger"]["stuck"] == ({"loop0": 2} if "stuck" in drive else {})
 
 
 def test_what_a_source_cannot_count_is_unknown_and_accuses_nobody():

@@ -188,19 +188,15 @@ def test_another_layout_is_refused():
         read(stream(), name="records")
 
 
-def test_a_desynchronized_pipe_is_noticed():
-    damaged = bytearray(stream())
-    at = damaged.index(struct.pack("<I", 0x314B4C42), 4)
-    damaged[at] ^= 1
-    with pytest.raises(BlockStreamError, match="out of step"):
-        read(bytes(damaged))
-
-
-def test_a_rows_block_of_the_wrong_size_is_noticed():
-    damaged = bytearray(stream([3]))
-    at = damaged.index(struct.pack("<IH", 0x314B4C42, 2))
-    struct.pack_into("<I", damaged, at + 8, 9)
-    with pytest.raises(BlockStreamError, match="rows"):
+@pytest.mark.parametrize(("counts", "place", "at", "change", "words"), [
+    ((), struct.pack("<I", 0x314B4C42), 0, lambda byte: byte ^ 1, "out of step"),
+    (([3],), struct.pack("<IH", 0x314B4C42, 2), 8, lambda byte: 9, "rows")],
+    ids=["a pipe out of step", "a block of the wrong size"])
+def test_a_wrong_header_of_a_block_is_noticed(counts, place, at, change, words):
+    damaged = bytearray(stream(*counts))
+    at += damaged.index(place, 4)
+    damaged[at] = change(damaged[at])
+    with pytest.raises(BlockStreamError, match=words):
         read(bytes(damaged))
 
 

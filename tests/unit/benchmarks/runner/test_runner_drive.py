@@ -151,24 +151,17 @@ def test_a_drive_that_somebody_else_holds_is_left_alone(a_test, monkeypatch):
     assert test.done == []
 
 
-@pytest.mark.parametrize(("first", "then", "kept"), [
-    ("discard", "discard", True), ("none", "none", True), ("none", "discard", False), ("discard", "none", False)])
-def test_a_state_counts_as_there_only_where_it_was_erased_as_asked(target, a_test, first, then, kept):
-    state = state_for("full", target.size_bytes, 512, seed=1)
-    Preparation(target, state, 1, progress, erase=first).run()
-    test = a_test(erase=then)
-    test.run()
-    assert json.loads(test.record.path.read_text())["steps"][0]["result"]["reused"] is kept
-
-
-@pytest.mark.parametrize(("rested_ns", "kept"), [(10**6, True), (10**3, False)])
-def test_a_state_that_rested_less_than_it_is_to_is_made_again(target, a_test, rested_ns, kept):
-    state = state_for("client", target.size_bytes, 512, seed=1, rest_ns=rested_ns)
-    Preparation(target, state, 1, progress).run()
-    text = RECIPE.replace('state = "full"', 'state = "client"\nidle = "1ms"')
-    test = a_test(text=text)
-    test.run()
-    assert json.loads(test.record.path.read_text())["steps"][0]["result"]["reused"] is kept
+@pytest.mark.parametrize(("state", "made", "test", "kept"), [
+    *(("full", {"erase": first}, {"erase": then}, first == then) for first in ("discard", "none")
+      for then in ("discard", "none")),
+    *(("client", {"rested_ns": rested_ns}, {"text": RECIPE.replace('state = "full"', 'state = "client"\nidle = "1ms"')},
+       rested_ns == 10**6) for rested_ns in (10**6, 10**3))])
+def test_a_state_counts_as_there_only_where_it_was_erased_and_rested_as_asked(target, a_test, state, made, test, kept):
+    rest = {"rest_ns": made.pop("rested_ns")} if "rested_ns" in made else {}
+    Preparation(target, state_for(state, target.size_bytes, 512, seed=1, **rest), 1, progress, **made).run()
+    again = a_test(**test)
+    again.run()
+    assert json.loads(again.record.path.read_text())["steps"][0]["result"]["reused"] is kept
 
 
 def test_whoever_interrupts_a_state_is_told_one_way_to_go_on(a_test):

@@ -115,19 +115,13 @@ def test_reads_remain_as_they_were(trace, tmp_path, pace):
         assert whole["prefill"]["bytes"] < account["prefill"]["bytes"]
 
 
-def test_idle_time_is_removed_as_with_the_writes(trace, tmp_path):
-    opened = trace(submit_ns=np.array([0, 10, 20]) * MS, op=[READ, WRITE, READ])
-    whole, with_writes = replayed(tmp_path, opened, ORIGINAL, idle=parse_idle("cap=1ms"))
-    _, reads = replayed(tmp_path, opened, ORIGINAL, idle=parse_idle("cap=1ms"), without=("writes",), name="reads")
-    assert reads["due_ns"].tolist() == with_writes["due_ns"].iloc[[0, 2]].tolist()
-
-
-def test_a_compact_map_gives_the_reads_the_same_offsets(trace, tmp_path):
-    opened = trace(submit_ns=np.array([0, 1, 2]) * MS, op=[READ, WRITE, READ],
-                   offset_bytes=np.array([0, 1 << 40, 1 << 41]))
-    _, whole = replayed(tmp_path, opened, ORIGINAL)
-    _, reads = replayed(tmp_path, opened, ORIGINAL, without=("writes",), name="reads")
-    assert reads["offset_bytes"].tolist() == whole["offset_bytes"].iloc[[0, 2]].tolist()
+@pytest.mark.parametrize(("column", "offset_bytes", "idle"), [
+    ("due_ns", 0, parse_idle("cap=1ms")), ("offset_bytes", np.array([0, 1 << 40, 1 << 41]), ALL_IDLE)])
+def test_idle_time_and_maps_are_as_with_the_writes(trace, tmp_path, column, offset_bytes, idle):
+    opened = trace(submit_ns=np.array([0, 10, 20]) * MS, op=[READ, WRITE, READ], offset_bytes=offset_bytes)
+    _, whole = replayed(tmp_path, opened, ORIGINAL, idle=idle)
+    _, reads = replayed(tmp_path, opened, ORIGINAL, idle=idle, without=("writes",), name="reads")
+    assert reads[column].tolist() == whole[column].iloc[[0, 2]].tolist()
 
 
 def test_a_plan_of_reads_needs_no_write_permission(chain, tmp_path):
@@ -295,14 +289,6 @@ def test_the_entry_of_a_baseline_has_what_is_against_it():
     assert (entry["without"], entry["load_time_ns"]) == (["background"], 12)
     assert (entry["slowdown"], entry["phases"]) == (pytest.approx({"load_time": 4, "read_wait": 2}), [2, 8])
     assert baseline_account(alone, reads, False, 24, phases)["phases"] == [4, 1]
-
-
-def test_a_load_beside_writes_is_compared_with_the_load_alone(blkreel, tmp_path):
-    run = json.loads(blkreel("replay", GAME_DOWNLOAD, "--on", BUSY, "-o", tmp_path / "run", "--baseline",
-                             "--pace", "dependent", "--json", check=False).stdout)["run"]
-    slowdown = run["baseline"]["slowdown"]
-    assert slowdown["load_time"] == run["reads"]["load_time_ns"] / run["baseline"]["load_time_ns"] > 1
-    assert run["zero_latency"]["load_time_ns"] <= run["own_wall_ns"]
 
 
 @pytest.mark.parametrize(("trace_name", "words", "message"), [

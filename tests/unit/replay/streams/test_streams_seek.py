@@ -30,13 +30,6 @@ def assert_is_the_rest(make, first_row):
         assert column.tolist() == all_rows[name][first_row:].tolist(), name
 
 
-@given(PARTS, st.integers(1, 20), st.integers(0, 700))
-def test_ranges(parts, chunk, first_row):
-    start = np.array([p[0] for p in parts]) * 4096
-    extents = Extents.of(start, start + np.array([p[1] for p in parts]) * 4096)
-    assert_is_the_rest(lambda row: ranges(extents, "write", chunk * 512, row), first_row)
-
-
 class FewAtATime(MappedBlocks):
     """As sets of blocks come that are too large for arrays: in several parts."""
 
@@ -46,11 +39,13 @@ class FewAtATime(MappedBlocks):
                 yield Extents(part.start[low:low + 2], part.end[low:low + 2])
 
 
-@given(PARTS, st.integers(0, 300))
-def test_ranges_of_blocks_that_come_in_parts(parts, first_row):
+@pytest.mark.parametrize("blocks_of", [
+    Extents.of, lambda start, end: FewAtATime(BlockSet.of(start, end))], ids=["arrays", "parts"])
+@given(PARTS, st.integers(1, 20), st.integers(0, 700))
+def test_ranges(blocks_of, parts, chunk, first_row):
     start = np.array([p[0] for p in parts]) * 4096
-    blocks = FewAtATime(BlockSet.of(start, start + np.array([p[1] for p in parts]) * 4096))
-    assert_is_the_rest(lambda row: ranges(blocks, "write", 8192, row), first_row)
+    blocks = blocks_of(start, start + np.array([p[1] for p in parts]) * 4096)
+    assert_is_the_rest(lambda row: ranges(blocks, "write", chunk * 512, row), first_row)
 
 
 @given(st.integers(1, 500), st.integers(0, 600), st.integers(0, 9))

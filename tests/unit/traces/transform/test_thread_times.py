@@ -32,18 +32,14 @@ def times_ns(path, column):
     return open_trace(path).table([column])[column].to_pylist()
 
 
-def test_a_part_has_those_of_its_rows(trace, tmp_path):
+@pytest.mark.parametrize(("transform", "expected"), [
+    (lambda trace, output: slice_trace(trace, output, Selection(from_ns=150)), [40, 70]),
+    (lambda trace, output: anonymize(trace, output, key=b"key"), TIMES_NS)], ids=["slice", "anonymize"])
+def test_a_part_has_those_of_its_rows_also_without_names(trace, tmp_path, transform, expected):
     """They are sums of the thread, so rows that are left out change nothing."""
-    slice_trace(trace("a", **dict.fromkeys(OF_THREADS + OF_EVENTS, TIMES_NS)), tmp_path / "part.parquet",
-                Selection(from_ns=150))
+    transform(trace("a", **dict.fromkeys(OF_THREADS + OF_EVENTS, TIMES_NS)), tmp_path / "made.parquet")
     for column in OF_THREADS + OF_EVENTS:
-        assert times_ns(tmp_path / "part.parquet", column) == [40, 70], column
-
-
-def test_they_stay_without_names(trace, tmp_path):
-    anonymize(trace("a", **dict.fromkeys(OF_THREADS + OF_EVENTS, TIMES_NS)), tmp_path / "anonymous.parquet", key=b"key")
-    for column in OF_THREADS + OF_EVENTS:
-        assert times_ns(tmp_path / "anonymous.parquet", column) == TIMES_NS, column
+        assert times_ns(tmp_path / "made.parquet", column) == expected, column
 
 
 @pytest.mark.parametrize(("join", "options"), [(concat, {}), (merge, {"align": "start"})])
