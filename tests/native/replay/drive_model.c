@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
-/* The drive model against cases computed by hand. */
+/*
+ * The drive model against cases computed by hand: what the second model of it (tests/support/reference) leaves out, and
+ * what of its state comes and goes.
+ */
 #include "simulated/drive_model.h"
 
 #include <math.h>
@@ -33,24 +36,6 @@ static int64_t alone(int64_t now_ns, enum trace_op op, int64_t offset_bytes, int
 	return done_ns;
 }
 
-static void io_takes_latency_plus_transfer(void)
-{
-	make("");
-	CHECK_EQUAL(alone(0, OP_READ, 0, 4000), 80 * US + 1000);
-	CHECK_EQUAL(alone(S, OP_WRITE, 0, 4000), S + 20 * US + 4000);
-}
-
-static void channels_are_parallel_and_share_the_bus(void)
-{
-	make("");
-	for (int i = 1; i <= 4; i++)
-		CHECK_EQUAL(submit(0, OP_READ, 0, 4000), 80 * US + i * 1000);
-	/* The fifth waits for a channel and not for the bus. */
-	CHECK_EQUAL(submit(0, OP_READ, 0, 4000), 161 * US);
-	/* A write takes the channel that is free at 80 us, and has its own bus. */
-	CHECK_EQUAL(submit(0, OP_WRITE, 0, 1000), 101 * US);
-}
-
 static void cache_is_fast_until_full_and_drains_when_idle(void)
 {
 	make("cache_bytes 10000\ncache_drain 5000\n");
@@ -65,135 +50,10 @@ static void cache_is_fast_until_full_and_drains_when_idle(void)
 	CHECK_NEAR(drive.cache_fill_bytes, 0.0);
 }
 
-static void cache_does_not_drain_under_load(void)
-{
-	make("cache_bytes 10000\ncache_drain 1e6\n");
-	alone(0, OP_WRITE, 0, 10000);
-	submit(25 * US, OP_READ, 0, 4000);
-	/* A read is in flight for a second. */
-	CHECK_EQUAL(submit(S, OP_WRITE, 10000, 1000), S + 21 * US);
-	CHECK_NEAR(drive.cache_fill_bytes, 10000.0);
-}
-
-static void stall_delays_io_in_flight(void)
-{
-	make("stall_every_ns 1000000\nstall_for_ns 200000\n");
-	CHECK_EQUAL(alone(0, OP_READ, 0, 4000), 81 * US);
-	CHECK_EQUAL(alone(919 * US, OP_READ, 0, 4000), MS);
-	CHECK_EQUAL(alone(MS + 200 * US, OP_READ, 0, 4000), 1281 * US);
-	CHECK_EQUAL(alone(1950 * US, OP_READ, 0, 4000), 2231 * US);
-	/* Submitted within a stall. */
-	CHECK_EQUAL(alone(3100 * US, OP_READ, 0, 4000), 3281 * US);
-	/* Across two stalls with 800 us of work between them. */
-	make("stall_every_ns 1000000\nstall_for_ns 200000\nread_bandwidth 4e6\n");
-	CHECK_EQUAL(alone(900 * US, OP_READ, 0, 4000), 900 * US + 80 * US + 1000 * US + 400 * US);
-}
-
 static void stalls_follow_the_clock_of_the_drive(void)
 {
 	make("stall_every_ns 1000000\nstall_for_ns 200000\nclock_ns 950000\n");
 	CHECK_EQUAL(alone(0, OP_READ, 0, 4000), 281 * US);
-}
-
-static void reads_are_slower_during_writes(void)
-{
-	make("read_slowdown 3\n");
-	CHECK_EQUAL(submit(0, OP_WRITE, 0, 4000), 24 * US);
-	CHECK_EQUAL(submit(0, OP_READ, 0, 4000), 243 * US);
-	drive_complete(&drive, 24 * US, OP_WRITE);
-	CHECK_EQUAL(submit(24 * US, OP_READ, 0, 4000), 244 * US); /* behind the slow one on the bus */
-}
-
-static void discard_delays_later_io(void)
-{
-	make("");
-	CHECK_EQUAL(submit(0, OP_DISCARD, 0, 500000000), 550 * US);
-	CHECK_EQUAL(submit(0, OP_READ, 0, 4000), 631 * US);
-	CHECK_EQUAL(submit(100 * US, OP_DISCARD, 0, 500000000), 1100 * US);
-}
-
-static void flush_waits_for_earlier_writes(void)
-{
-	make("");
-	CHECK_EQUAL(submit(0, OP_WRITE, 0, 80000), 100 * US);
-	CHECK_EQUAL(submit(0, OP_FLUSH, 0, 0), 200 * US);
-	CHECK_EQUAL(drive_submit(&drive, 0, OP_WRITE, FLAG_FUA, 80000, 10000), 210 * US);
-	/* After a flush: 210 us, 100 us of it, 20 us, and the bus that was free at 110 us. */
-	CHECK_EQUAL(drive_submit(&drive, 0, OP_WRITE, FLAG_PREFLUSH, 90000, 10000), 340 * US);
-}
-
-static void both_directions_share_the_link(void)
-{
-	make("link_bandwidth 1e9\n");
-	CHECK_EQUAL(submit(0, OP_READ, 0, 100000), 180 * US);
-	CHECK_EQUAL(submit(0, OP_WRITE, 0, 100000), 300 * US); /* link 180 to 280, channel 20 us, bus 100 us */
-	CHECK_EQUAL(submit(0, OP_READ, 0, 100000), 380 * US);
-	/* Alone, a write overlaps link and bus. */
-	make("link_bandwidth 1e9\n");
-	CHECK_EQUAL(submit(0, OP_WRITE, 0, 100000), 120 * US);
-}
-
-static void limits_hold_io_back_without_credit(void)
-{
-	make("iops_limit 1000\niops_credit 2\n");
-	for (int i = 1; i <= 3; i++)
-		CHECK_EQUAL(submit(0, OP_READ, 0, 4000), 80 * US + i * 1000);
-	/* The credit is spent: a token each millisecond. */
-	CHECK_EQUAL(submit(0, OP_READ, 0, 4000), 1081 * US);
-	/* And it is there again after a rest. */
-	for (int i = 1; i <= 3; i++)
-		CHECK_EQUAL(submit(S, OP_READ, 0, 4000), S + 80 * US + i * 1000);
-	CHECK_EQUAL(submit(S, OP_READ, 0, 4000), S + 1081 * US);
-	make("rate_limit 1e9\n");
-	CHECK_EQUAL(submit(0, OP_READ, 0, 100000), 105 * US);
-	CHECK_EQUAL(submit(0, OP_READ, 0, 100000), 205 * US);
-}
-
-static void read_waits_for_the_program_on_its_die(void)
-{
-	/* Four dies at 1 GB/s together: a program of 100 us has 25,000 bytes. */
-	make("program_ns 100000\n");
-	CHECK_EQUAL(alone(0, OP_WRITE, 0, 50000), 70 * US);
-	/* Dies 0 and 1 are busy from 70 to 170 us, dies 2 and 3 idle. */
-	CHECK_EQUAL(alone(100 * US, OP_READ, 0, 4000), 170 * US + 81 * US);
-	make("program_ns 100000\n");
-	alone(0, OP_WRITE, 0, 50000);
-	CHECK_EQUAL(alone(100 * US, OP_READ, 2 * 16384, 4000), 181 * US);
-	CHECK_EQUAL(submit(181 * US, OP_READ, 16384, 4000), 262 * US);
-	/* Three programs on each die: a read waits for the one that runs. */
-	make("program_ns 100000\n");
-	CHECK_EQUAL(alone(0, OP_WRITE, 0, 300000), 320 * US);
-	CHECK_EQUAL(submit(450 * US, OP_READ, 0, 4000), 520 * US + 81 * US);
-}
-
-static void folding_takes_dies_under_load_only(void)
-{
-	make("cache_bytes 1e6\ncache_drain 0\ncache_fold 1e8\nprogram_ns 100000\n");
-	alone(0, OP_WRITE, 0, 500000);
-	CHECK_NEAR(drive.cache_fill_bytes, 500000 - 100.0 * 270);
-	submit(10 * MS, OP_READ, 0, 4000);
-	CHECK_NEAR(drive.cache_fill_bytes, 500000 - 100.0 * 270);
-	submit(11 * MS, OP_READ, 0, 4000);
-	CHECK_NEAR(drive.cache_fill_bytes, 400000 - 100.0 * 270);
-	CHECK(drive.programs_end[0] > 11 * MS);
-}
-
-static void flush_runs_alone_where_the_drive_cannot_queue_it(void)
-{
-	make("flush_blocks 1\n");
-	CHECK_EQUAL(submit(0, OP_READ, 0, 4000), 81 * US);
-	CHECK_EQUAL(submit(0, OP_FLUSH, 0, 0), 181 * US);
-	CHECK_EQUAL(submit(10 * US, OP_READ, 0, 4000), 262 * US);
-	CHECK_EQUAL(drive_submit(&drive, 262 * US, OP_WRITE, FLAG_FUA, 0, 1000), 262 * US + 21 * US + 100 * US);
-	CHECK_EQUAL(submit(270 * US, OP_READ, 0, 4000), 383 * US + 81 * US);
-}
-
-static void commands_limit_what_the_drive_does_at_once(void)
-{
-	make("commands 1\n");
-	CHECK_EQUAL(submit(0, OP_WRITE, 0, 80000), 100 * US);
-	CHECK_EQUAL(submit(0, OP_READ, 0, 4000), 181 * US);
-	CHECK_EQUAL(submit(0, OP_READ, 0, 4000), 262 * US);
 }
 
 static void random_write_bandwidth_declines(void)
@@ -361,21 +221,8 @@ static void invalid_descriptions_are_refused(void)
 
 int main(void)
 {
-	io_takes_latency_plus_transfer();
-	channels_are_parallel_and_share_the_bus();
 	cache_is_fast_until_full_and_drains_when_idle();
-	cache_does_not_drain_under_load();
-	stall_delays_io_in_flight();
 	stalls_follow_the_clock_of_the_drive();
-	reads_are_slower_during_writes();
-	discard_delays_later_io();
-	flush_waits_for_earlier_writes();
-	both_directions_share_the_link();
-	limits_hold_io_back_without_credit();
-	read_waits_for_the_program_on_its_die();
-	folding_takes_dies_under_load_only();
-	flush_runs_alone_where_the_drive_cannot_queue_it();
-	commands_limit_what_the_drive_does_at_once();
 	random_write_bandwidth_declines();
 	discard_reduces_cache_fill_and_decline();
 	temperature_approaches_equilibrium();
