@@ -177,6 +177,26 @@ def test_mixes_by_hand(tmp_path):
     assert document["series"][0]["lines"][1] == {"name": "full", "x": [0, 50, 100], "y": [200.0, 250.0, 500.0]}
 
 
+def test_each_report_counts_what_it_is_about(tmp_path):
+    """A read of 1 ms, a write of 3 ms, a flush of 7 ms, a read that was not seen to end, and a discard of 2 ms."""
+    columns = rows_of(np.array([0, 1, 4, 11, 20]) * MS, np.array([MS, 3 * MS, 7 * MS, -1, 2 * MS]), op=[0, 1, 2, 0, 3],
+                      length_bytes=1_000_000, burst=[0, 0, -1, 0, -1])
+    figures = {}
+    for report, role, labels in (("mixes", "mix", {"state": "full", "mix": 50}), ("depths", "depth", {"depth": 4}),
+                                 ("trace", "trace", {"state": "full", "repeat": 1}), ("mixed-burst", "mixed", {})):
+        test = MadeTest(tmp_path / report, report)
+        test.step(role, labels, columns)
+        figures[report] = next(iter(results_of(test.path)["figures"]["states"].values()))
+    mix, depth, trace = figures["mixes"]["mixes"]["50"], figures["depths"]["depths"]["4"], figures["trace"]
+    assert (mix["mb_s"], mix["read_mean_ns"], mix["write_mean_ns"]) == (pytest.approx(2000 / 22), MS, 3 * MS)
+    assert (depth["max_ns"], depth["little"]) == (3 * MS, pytest.approx(4 / 22 / 4))
+    assert [(trace[name]["ops"], trace[name]["mean_ns"]) for name in ("all", "reads", "writes")] == [
+        (2, 2 * MS), (1, MS), (1, 3 * MS)]
+    assert trace["data_rate_mb_s"] == pytest.approx(2000 / 13)
+    assert [figures["mixed-burst"]["mixed"][f"{name}_burst_mb_s"] for name in ("read", "write")] == [
+        pytest.approx(1000), pytest.approx(1000 / 3)]
+
+
 def test_a_mean_without_one_of_its_mixes_is_no_mean(tmp_path):
     document = mixes(tmp_path, leave_out=("full", 50, 1))
     full = document["figures"]["states"]["full"]

@@ -67,7 +67,7 @@ def drives():
             lambda keys: "".join(f",{key}={value}" for key, value in keys.items()))
 
 
-@cases(40)
+@cases(20)
 @given(data=st.data(), keys=drives())
 def test_it_is_what_a_second_model_says(on_drive, a_plan, data, keys):
     spec = f"nil:1MiB,clock=virtual{keys}"
