@@ -36,6 +36,17 @@ static int64_t alone(int64_t now_ns, enum trace_op op, int64_t offset_bytes, int
 	return done_ns;
 }
 
+static void channels_are_parallel_and_share_the_bus(void)
+{
+	make("");
+	for (int i = 1; i <= 4; i++)
+		CHECK_EQUAL(submit(0, OP_READ, 0, 4000), 80 * US + i * 1000);
+	/* The fifth waits for a channel and not for the bus. */
+	CHECK_EQUAL(submit(0, OP_READ, 0, 4000), 161 * US);
+	/* A write takes the channel that is free at 80 us, and has its own bus. */
+	CHECK_EQUAL(submit(0, OP_WRITE, 0, 1000), 101 * US);
+}
+
 static void cache_is_fast_until_full_and_drains_when_idle(void)
 {
 	make("cache_bytes 10000\ncache_drain 5000\n");
@@ -221,6 +232,7 @@ static void invalid_descriptions_are_refused(void)
 
 int main(void)
 {
+	channels_are_parallel_and_share_the_bus();
 	cache_is_fast_until_full_and_drains_when_idle();
 	stalls_follow_the_clock_of_the_drive();
 	random_write_bandwidth_declines();
