@@ -369,6 +369,13 @@ def test_trim_by_hand(tmp_path):
     assert whole["empty"]["s_per_gb"] == pytest.approx(1 / (4 * GIB / 1e9))
 
 
+def test_a_read_beside_discards_waits_since_it_was_due(tmp_path):
+    test = MadeTest(tmp_path / "t", "trim")
+    test.step("extents", {}, both(rows_of([MS], MS, due_ns=0), rows_of([SECOND], MS, op=3)))
+    (row,) = results_of(test.path)["figures"]["extents"].values()
+    assert row["background_median_ns"] == 2 * MS
+
+
 def test_the_line_goes_through_the_extents_of_all_repeats(tmp_path):
     """The first repeat alone was the result of six."""
     test = MadeTest(tmp_path / "t", "trim")

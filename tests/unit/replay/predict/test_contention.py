@@ -117,9 +117,8 @@ def test_a_write_cache_that_fills_up_is_fitted(replayed, monkeypatch):
     assert "written_bytes" not in facts["fitted"] and facts["cache"]
 
 
-def test_long_programs_are_found_where_the_background_waits_for_them(command_server, tmp_path, monkeypatch):
+def test_long_programs_are_found_where_the_background_waits_for_them(command_server, tmp_path):
     """From the rate that it reaches, programs of 2 ms on a slower drive fit nearly as well as those of 4 ms."""
-    monkeypatch.setattr(contention, "_SIMULATIONS", 16)
     for name, options in (("game-small", ("--background", "writes=110MB/s", "--background-lead", "1s", "--baseline")),
                           ("package-install", ())):
         run_blkreel(command_server, tmp_path, "replay", f"sample:{name}", "--on", "nil:usb,clock=virtual", "-o",
@@ -128,9 +127,8 @@ def test_long_programs_are_found_where_the_background_waits_for_them(command_ser
     assert fit_drives(runs, progress)[0].program_ns == pytest.approx(4e6, rel=0.1)
 
 
-def test_what_writes_cost_leaves_reads_alone_as_they_were(command_server, tmp_path, monkeypatch):
+def test_what_writes_cost_leaves_reads_alone_as_they_were(command_server, tmp_path):
     """Waits for programs on a single die would explain the few reads beside writes, and let all others wait in turn."""
-    monkeypatch.setattr(contention, "_SIMULATIONS", 16)
     for name, options in (("game-small", ("--background", "writes=110MB/s", "--baseline")), ("app-start", ())):
         run_blkreel(command_server, tmp_path, "replay", f"sample:{name}", "--on", "nil:nvme-mid", "-o", tmp_path / name,
                     "--pace", "dependent", *options)

@@ -188,13 +188,14 @@ def runs_on(place, blkreel):
 def test_reads_wait_for_programs_only_where_the_trace_writes(runs_on, place, blkreel, monkeypatch):
     """They wait 5 ms: by the spread that this had given to all reads, loads were predicted 8 % too long. Without a run
     that shows it, what the writes of a trace cost its own reads is uncertain."""
-    monkeypatch.setattr(contention, "_SIMULATIONS", 8)
+    for name, value in (("_SIMULATIONS", 8), ("_POLISHED", 1), ("_DIES", (32,))):
+        monkeypatch.setattr(contention, name, value)
     traces, runs = runs_on("read_latency=140us,write_latency=40us,read_bandwidth=550MB/s,write_bandwidth=130MB/s,"
                            "program=5ms,channels=6", 0.5, 0.2)
     measured = [read_run(str(run)) for run in runs]
     for fitted, uncertain in (((0,), True), ((0, 1), False)):
         file = place / f"programs-{len(fitted)}.toml"
-        blkreel("model-drive", *(runs[number] for number in fitted), "-o", file)
+        cli.main(["model-drive", *(str(runs[number]) for number in fitted), "-o", str(file)], standalone_mode=False)
         of_reads, _, of_writes = (json.loads(blkreel("predict", trace, file, "--json").stdout)["predictions"][0]
                                   for trace in traces)
         assert of_reads["load_time_ns"] == pytest.approx(measured[0].load_time_ns, rel=0.02)
