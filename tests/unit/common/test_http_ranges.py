@@ -84,10 +84,13 @@ def test_a_file_that_changes_its_size_is_refused():
         read(url)
 
 
-def test_a_range_that_no_structure_needs_is_not_requested():
+@pytest.mark.parametrize(("request_all", "error", "words"), [
+    (lambda url: read(url, count=SIZE), TraceError, r"needs 1\.10 TB in one request \(limit 268 MB\)"),
+    (lambda url: StorageUrl(url).read_bytes(), OSError, r"it has 1\.10 TB \(limit 67\.1 MB\)")])
+def test_what_no_structure_needs_is_not_requested(request_all, error, words):
     with answering(lambda begin, end: [ranged(begin, end), bytes(end - begin)]) as url, \
-            pytest.raises(TraceError, match=r"needs 1\.10 TB in one request \(limit 268 MB\)"):
-        read(url, count=SIZE)
+            pytest.raises(error, match=words):
+        request_all(url)
 
 
 def test_a_silent_server_ends_the_request(monkeypatch):
@@ -121,9 +124,3 @@ def test_small_files(tmp_path, content):
     with serving(tmp_path) as server:
         url = StorageUrl(f"{server.url}/t.parquet")
         assert url.read_bytes() == content and url.is_file()
-
-
-def test_an_object_that_is_read_at_once_has_a_limit():
-    with answering(lambda begin, end: [ranged(begin, end), bytes(end - begin)]) as url, \
-            pytest.raises(OSError, match=r"it has 1\.10 TB \(limit 67\.1 MB\)"):
-        StorageUrl(url).read_bytes()

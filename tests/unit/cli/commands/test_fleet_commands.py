@@ -48,11 +48,9 @@ def test_none_that_can_be_read(tmp_path, blkreel):
     assert result.returncode == 1 and "none of 2 traces could be read" in result.stderr
 
 
-def test_a_report_is_of_one(fleet, blkreel):
-    result = blkreel("report", fleet, check=False)
-    assert result.returncode == 2 and "holds 4 traces" in result.stderr and "blkreel compare" in result.stderr
-
-
-def test_jobs_and_cluster_exclude_each_other(fleet, blkreel):
-    result = blkreel("compare", fleet, "--jobs", "2", "--cluster", "tcp://127.0.0.1:9", check=False)
-    assert result.returncode == 2 and "leave out one of them" in result.stderr
+@pytest.mark.parametrize(("words", "messages"), [
+    (["report"], ["holds 4 traces", "blkreel compare"]),
+    (["compare", "--jobs", "2", "--cluster", "tcp://127.0.0.1:9"], ["leave out one of them"])])
+def test_what_no_fleet_takes_is_refused(fleet, blkreel, words, messages):
+    result = blkreel(*words, fleet, check=False)
+    assert result.returncode == 2 and all(message in result.stderr for message in messages)
