@@ -152,11 +152,10 @@ class EngineOptions:
     """How to issue a plan.
 
     claims: of the targets, block devices or regular files; the plan's column `target` is an index into them.
-    may_write: of all targets, or of each; without it a target
-    is opened read-only, and a plan with other operations than reads and flushes is refused. nil_bytes, nil_targets: no
-    drive, but so many targets of that size that complete each I/O at once, to measure the engine itself. plain: do
-    without recent kernel features. polled: poll the drive for completions. passthrough: send NVMe commands through the
-    character device of each target.
+    may_write: of all targets, or of each; without it a target is opened read-only, and a plan with other operations
+    than reads and flushes is refused. nil_bytes, nil_targets: no drive, but so many targets of that size that complete
+    each I/O at once, to measure the engine itself. plain: do without recent kernel features. polled: poll the drive for
+    completions. passthrough: send NVMe commands through the character device of each target.
     write_support: of each target, in the same order; a write hint or an atomic write without it is a plain write, and a
     verify or a compare is dropped.
     turnaround_ns: what the issuing thread needs from the end of an I/O to the next one. In plans with dependencies each
