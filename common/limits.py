@@ -15,6 +15,8 @@ _CONSTANT_BYTES, _LEAST_CONSTANT_BYTES, _TIMES_FILE = 128 << 20, 8 << 20, 16
 # What the loader of shared libraries and numpy say without memory; what Python says without memory for a stack, too.
 _MEMORY_TEXTS = ("failed to map segment from shared object", "cannot allocate memory", "can't allocate memory")
 _THREAD_TEXT = "can't start new thread"
+_M_MMAP_THRESHOLD, _M_ARENA_MAX = -3, -8
+_THRESHOLD_BYTES = 256 << 10
 
 
 class LimitReached(BlkreelError):
@@ -88,3 +90,20 @@ def check_state(stored_bytes: int, file_bytes: int, keys: str, files: int = 1) -
         raise TraceError(f"the I/Os have too many {keys}: what is stored for each would take more memory than "
                          f"{format_bytes(max_state_bytes(file_bytes, files))}",
                          "work on a part of the trace: blkreel slice TRACE --to 60s -o PART")
+
+
+def limit_memory_use() -> None:
+    """Return large blocks to the kernel as soon as they are freed: a replay runs beside the workload that it measures.
+    Call this before the first column of rows.
+
+    malloc keeps freed memory per thread for reuse. Three threads that pass batches of columns on would keep 100 MiB
+    and more. (pyarrow of a command uses malloc: cli/command_table.py.)
+    """
+    import ctypes
+
+    try:
+        mallopt = ctypes.CDLL(None).mallopt
+    except (OSError, AttributeError):
+        return  # not glibc
+    mallopt(_M_MMAP_THRESHOLD, _THRESHOLD_BYTES)
+    mallopt(_M_ARENA_MAX, 1)

@@ -15,13 +15,13 @@ from blkreel.cli.ui.step_progress import StepProgress, display_name
 from blkreel.common.console import notice, warn
 from blkreel.common.errors import UsageError
 from blkreel.common.files.json_file import print_json
+from blkreel.common.limits import limit_memory_use
 from blkreel.common.units import format_bytes, format_count, format_ns, parse_size_bytes
 from blkreel.replay.drive import safety
 from blkreel.replay.drive.erase import KINDS
 from blkreel.replay.drive.target import Target, find_target
 from blkreel.replay.drive.zones import zones_of
 from blkreel.replay.engine.engine import Payload
-from blkreel.replay.engine.memory import limit_memory_use
 from blkreel.replay.plan.mapping import parse_map
 from blkreel.replay.plan.pace import ALL_IDLE, Pace
 from blkreel.replay.plan.planner import plan_trace

@@ -25,6 +25,7 @@ from blkreel.common.command_line import command_line
 from blkreel.common.console import Console, Detail, warn
 from blkreel.common.errors import UsageError
 from blkreel.common.files.json_file import print_json
+from blkreel.common.limits import limit_memory_use
 from blkreel.common.progress import Progress, ProgressTask
 from blkreel.common.units import parse_time_ns
 from blkreel.replay.background.plan import PlanBeside, plan_beside
@@ -33,7 +34,6 @@ from blkreel.replay.drive import safety
 from blkreel.replay.drive.state import file_of, start_fresh
 from blkreel.replay.drive.target import Target, find_target, namespace_of
 from blkreel.replay.engine.engine import Payload
-from blkreel.replay.engine.memory import limit_memory_use
 from blkreel.replay.fidelity.host_effect import EffectLimits, parse_limits
 from blkreel.replay.plan.mapping import Part, parse_map
 from blkreel.replay.plan.pace import parse_idle, parse_paces, with_compute

@@ -31,12 +31,12 @@ from blkreel.common.console import Console, Detail, notice, warn
 from blkreel.common.device import describe
 from blkreel.common.errors import BlkreelError, SafetyError, UsageError
 from blkreel.common.files.json_file import print_json
+from blkreel.common.limits import limit_memory_use
 from blkreel.replay.drive import erase as erasing
 from blkreel.replay.drive import safety
 from blkreel.replay.drive.state import start_fresh
 from blkreel.replay.drive.target import Target, find_target
 from blkreel.replay.engine.engine import Payload
-from blkreel.replay.engine.memory import limit_memory_use
 from blkreel.replay.prepare.states import REFERENCE_BYTES
 from blkreel.replay.telemetry.options import TelemetryOptions
 from blkreel.traces.format.metadata_types import Device
