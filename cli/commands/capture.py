@@ -24,13 +24,13 @@ from blkreel.cli.options.types import (
     INTERRUPTED,
     KEY,
     NOT_TRUSTWORTHY,
-    OUTPUT,
     SIZE_BYTES,
     WORKLOAD_ONLY,
     CommandAfterDashes,
     as_json,
     force,
     public,
+    trace_output,
 )
 from blkreel.cli.ui.live_task import LiveTask, live_progress
 from blkreel.cli.ui.live_view import INTERVAL_NS, ThreadNames
@@ -74,7 +74,7 @@ def _is_program(word: str) -> bool:
 
 @click.command(cls=_Capture, options_metavar="[OPTIONS]")
 @click.argument("devices", metavar="[DEVICE]... [-- COMMAND ...]", nargs=-1, shell_complete=completion.drives)
-@click.option("-o", "--output", required=True, type=OUTPUT, help="Trace to write.")
+@trace_output
 @click.option("--path", type=click.Path(readable=False),
               help="Record the drive that holds this directory or file.")
 @click.option("--layer", type=click.Choice(LAYERS), default="device", show_default=True,

@@ -28,7 +28,7 @@ def default_catalog() -> Path:
     return user_directory("XDG_DATA_HOME", ".local/share") / "blkreel/catalog"
 
 
-catalog = click.option("--catalog", type=click.Path(readable=False, path_type=Path), metavar="DIR",
+catalog = click.option("--catalog", type=types.PATH, metavar="DIR",
                        help=f"Directory of the catalog. [default: ${ENVIRONMENT}, else "
                             "~/.local/share/blkreel/catalog, of root /var/lib/blkreel/catalog]")
 drive = click.option("--drive", "drive_texts", type=types.LABEL, multiple=True, metavar="TEXT",

@@ -33,7 +33,6 @@ class _Location(click.ParamType):  # type: ignore[type-arg]
 
 
 TRACE = _Location()
-_PATH = click.Path(readable=False, path_type=Path)
 _PAGE_OPTIONS = (
     click.option("-o", "--output", type=types.OUTPUT,
                  help="Write the report to this file: one HTML page that works offline, or by its suffix .png, .svg, "
@@ -46,22 +45,19 @@ _PAGE_OPTIONS = (
                  help="Print one metric, unrounded, with its unit, such as read_p99 (docs/method.md)."),
     click.option("--highlight", type=types.LABEL, metavar="DRIVE",
                  help="Highlight the drive under test in each chart. DRIVE: its label, or a unique part of it."),
-    click.option("--drives", "drives", type=_PATH, metavar="FILE",
-                 help="Read drive class, flash type, price, predecessor and rivals from this TOML file "
-                      "(docs/reports.md)."),
+    types.drives,
     click.option("--width", type=click.IntRange(200, 4000), metavar="PIXELS",
                  help="Width of pictures. [default: 640, of wide charts 1040]"),
     click.option("--scale", type=click.FloatRange(0.5, 8), metavar="FACTOR", default=export.SCALE, show_default=True,
                  help="Pixels of a PNG for each pixel of --width."),
-    click.option("--theme", "theme", type=_PATH, metavar="FILE",
-                 help="Read colors, font and logo from this TOML file (docs/reports.md)."),
+    types.theme,
     click.option("--gap", "gap_ns", type=types.TIME_NS, default=DEFAULT_GAP_NS,
                  help="Idle time that separates two bursts. [default: 100ms]"),
     types.force,
     types.as_json,
 )
 _FRAME_OPTIONS = (
-    click.option("--frames", type=click.Path(readable=False, path_type=Path), metavar="FILE",
+    click.option("--frames", type=types.PATH, metavar="FILE",
                  help="Show which frames waited for which I/O. FILE: frame times by MangoHud, PresentMon or CapFrameX "
                       "of the captured application (docs/reports.md)."),
     click.option("--frames-run", "run", type=TRACE, metavar="RUN", shell_complete=completion.traces,

@@ -97,6 +97,7 @@ OUTPUT = OutputPath()
 LABEL = _Label()
 SHARE = _Share()
 SIZE_BYTES = _Unit("size", parse_size_bytes)
+PATH = click.Path(readable=False, path_type=Path)
 TIME_NS = _Unit("time", parse_time_ns)
 DURATION_NS = _Unit("time", parse_time_ns, least=1)
 DEVICE_BYTES = _Unit("size", parse_size_bytes, least=4096)
@@ -135,6 +136,17 @@ def _is_of(output: Path, path: Path) -> bool:
 
 public = click.option("--public", is_flag=True,
                       help="Let other users read the output. Traces name programs and commands, unless anonymized.")
+trace_output = click.option("-o", "--output", required=True, type=OUTPUT, help="Trace to write.")
+destroy = click.option("--destroy", metavar="SERIAL",
+                       help="Serial number of the drive: confirms that its data is destroyed.")
+seed = click.option("--seed", type=click.IntRange(0), metavar="N", default=1, show_default=True,
+                    help="Seed of the written data and of the random order.")
+dry_run = click.option("--dry-run", is_flag=True, help="Print the steps and exit without I/O.")
+drives = click.option("--drives", type=PATH, metavar="FILE",
+                      help="Read drive class, flash type, price, predecessor and rivals from this TOML file "
+                           "(docs/reports.md).")
+theme = click.option("--theme", type=PATH, metavar="FILE",
+                     help="Read colors, font and logo from this TOML file (docs/reports.md).")
 no_live = click.option("--no-live", is_flag=True, help="Show progress in one line.")
 allow_simulated = click.option("--allow-simulated", is_flag=True,
                                help="Decide on simulated drives too, to rehearse without drives.")

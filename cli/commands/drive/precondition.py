@@ -9,7 +9,7 @@ from typing import Any
 import click
 
 from blkreel.cli.options import completion
-from blkreel.cli.options.types import TIME_NS, as_json, no_live, payload
+from blkreel.cli.options.types import TIME_NS, as_json, destroy, dry_run, no_live, payload, seed
 from blkreel.cli.ui.progress import progress
 from blkreel.cli.ui.step_progress import StepProgress, display_name
 from blkreel.common.console import notice, warn
@@ -34,7 +34,7 @@ from blkreel.traces.format.reader import open_trace
 @click.argument("device", type=click.Path(readable=False), shell_complete=completion.drives)
 @click.option("--state", "name", required=True, metavar="STATE", shell_complete=completion.states,
               help="; ".join(f"{k}: {v}" for k, v in STATES.items()))
-@click.option("--destroy", metavar="SERIAL", help="Serial number of the drive: confirms that its data is destroyed.")
+@destroy
 @click.option("--erase", type=click.Choice(list(KINDS)), help="Erase the drive first. " + "; ".join(
     f"{name}: {what}" for name, what in KINDS.items()) + ". [default: discard; none with --state trace]")
 @click.option("--span", "spans", multiple=True, metavar="SIZE|FROM-TO",
@@ -46,11 +46,10 @@ from blkreel.traces.format.reader import open_trace
 @click.option("--permutation", is_flag=True,
               help="Let the random writes of --state enterprise write each block exactly once.")
 @click.option("--rest", type=TIME_NS, metavar="TIME", help="Idle time at the end. [default: that of the state]")
-@click.option("--seed", type=click.IntRange(0), metavar="N", default=1, show_default=True,
-              help="Seed of the written data and of the random order.")
+@seed
 @payload
 @click.option("--restart", is_flag=True, help="Start over instead of resuming an interrupted preconditioning.")
-@click.option("--dry-run", is_flag=True, help="Print the steps and exit without I/O.")
+@dry_run
 @no_live
 @as_json
 def command(device: str, name: str, destroy: str | None, erase: str | None, spans: tuple[str, ...], trace: str | None,

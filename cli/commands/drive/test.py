@@ -21,7 +21,7 @@ from blkreel.benchmarks.step import BenchmarkStep
 from blkreel.cli.options import completion
 from blkreel.cli.options.detail import detail_options
 from blkreel.cli.options.telemetry import telemetry_options
-from blkreel.cli.options.types import NOT_TRUSTWORTHY, OUTPUT, as_json, force, no_live, payload
+from blkreel.cli.options.types import NOT_TRUSTWORTHY, OUTPUT, as_json, destroy, dry_run, force, no_live, payload, seed
 from blkreel.cli.ui.benchmark_plan import explain, list_tests, show_steps, time_words
 from blkreel.cli.ui.benchmark_summary import show, write_results
 from blkreel.cli.ui.progress import progress
@@ -56,14 +56,13 @@ from blkreel.traces.format.metadata_types import Device
 @click.option("--quick", is_flag=True, help="Shorten the benchmark to about a minute, for a trial.")
 @click.option("--fit", is_flag=True, help="Scale sizes down for a small drive.")
 @click.option("--label", metavar="TEXT", help="Name of the drive in reports. [default: its model]")
-@click.option("--seed", type=click.IntRange(0), metavar="N", default=1, show_default=True,
-              help="Seed of the written data and of the random order.")
-@click.option("--destroy", metavar="SERIAL", help="Serial number of the drive: confirms that its data is destroyed.")
+@seed
+@destroy
 @click.option("--erase", type=click.Choice(erasing.KINDS), default="discard", show_default=True,
               help="How to erase the drive. format and sanitize need nvme-cli.")
 @payload
 @telemetry_options
-@click.option("--dry-run", is_flag=True, help="Print the steps and exit without I/O.")
+@dry_run
 @detail_options("why")
 @no_live
 @force

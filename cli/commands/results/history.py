@@ -28,7 +28,6 @@ from blkreel.common.printable import printable
 from blkreel.traces.format.writer import output_errors, refuse_output
 
 _CHANGED = 4  # exit code
-_PATH = click.Path(readable=False, path_type=Path)
 _FORMATS = {".html": "html", ".png": "png", ".svg": "svg", ".csv": "csv", ".md": "markdown"}
 _MOST_KEYS = 12  # in an error message
 
@@ -53,8 +52,7 @@ _MOST_KEYS = 12  # in an error message
 @click.option("-o", "--output", type=types.OUTPUT,
               help="Write a page that works offline to this file; or the chart of one metric by the suffix .png or "
                    ".svg, its table by .csv or .md.")
-@click.option("--theme", type=_PATH, metavar="FILE",
-              help="Read colors, font and logo from this TOML file (docs/reports.md).")
+@types.theme
 @options.catalog
 @detail_options("everything")
 @types.force

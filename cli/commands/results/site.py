@@ -15,19 +15,14 @@ from blkreel.common.errors import UsageError
 from blkreel.common.files.json_file import print_json
 from blkreel.common.printable import printable
 
-_PATH = click.Path(readable=False, path_type=Path)
-
 
 @click.command()
 @click.option("-o", "--output", type=types.OUTPUT, required=True, metavar="DIR",
               help="Write the site to this directory: a new one, an empty one, or an earlier site.")
 @click.option("--site-title", "title", default="Drives", show_default=True, metavar="TEXT", help="Title of the site.")
 @click.option("--url", default="", metavar="URL", help="Where the site will stand: for the links of the feed.")
-@click.option("--drives", "drives", type=_PATH, metavar="FILE",
-              help="Read drive class, flash type, price, predecessor and rivals from this TOML file "
-                   "(docs/reports.md).")
-@click.option("--theme", type=_PATH, metavar="FILE",
-              help="Read colors, font and logo from this TOML file (docs/reports.md).")
+@types.drives
+@types.theme
 @options.catalog
 @types.as_json
 def command(output: Path, title: str, url: str, drives: Path | None, theme: Path | None, catalog: Path | None,

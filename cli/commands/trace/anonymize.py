@@ -7,7 +7,7 @@ from pathlib import Path
 import click
 
 from blkreel.cli.options import completion
-from blkreel.cli.options.types import OUTPUT, SIZE_BYTES, as_json, force, public
+from blkreel.cli.options.types import SIZE_BYTES, as_json, force, public, trace_output
 from blkreel.cli.ui.progress import progress
 from blkreel.cli.ui.trace_summary import certificate_words, show_transformed
 from blkreel.common.errors import UsageError, os_errors
@@ -23,7 +23,7 @@ _LEAST_KEY_BYTES, _MOST_KEY_BYTES = 16, 4096
 
 @click.command()
 @click.argument("trace", type=click.Path(readable=False), shell_complete=completion.traces)
-@click.option("-o", "--output", required=True, type=OUTPUT, help="Trace to write.")
+@trace_output
 @click.option("--key-file", type=click.Path(readable=False, path_type=Path), metavar="FILE",
               help="Key of the hashes, at least 16 bytes; keep it secret. [default: a random key that is not stored]")
 @click.option("--permute-offsets", "region_bytes", type=SIZE_BYTES, metavar="SIZE",

@@ -5,7 +5,7 @@ from pathlib import Path
 import click
 
 from blkreel.cli.options import completion
-from blkreel.cli.options.types import OUTPUT, TIME_NS, as_json, force, onto, public
+from blkreel.cli.options.types import TIME_NS, as_json, force, onto, public, trace_output
 from blkreel.cli.ui.trace_summary import show_transformed
 from blkreel.traces.format.reader import open_trace
 from blkreel.traces.transform.concat import concat
@@ -14,7 +14,7 @@ from blkreel.traces.transform.concat import concat
 @click.command()
 @click.argument("traces", metavar="TRACE...", nargs=-1, required=True, type=click.Path(readable=False),
                 shell_complete=completion.traces)
-@click.option("-o", "--output", required=True, type=OUTPUT, help="Trace to write.")
+@trace_output
 @click.option("--pause", "pause_ns", type=TIME_NS, default=0, help="Idle time between two traces. [default: 0]")
 @onto
 @force

@@ -6,7 +6,7 @@ from pathlib import Path
 import click
 
 from blkreel.cli.options import completion
-from blkreel.cli.options.types import OUTPUT, as_json, force, onto, public
+from blkreel.cli.options.types import as_json, force, onto, public, trace_output
 from blkreel.cli.ui.trace_summary import show_transformed
 from blkreel.common.errors import UsageError
 from blkreel.common.units import parse_time_ns
@@ -17,7 +17,7 @@ from blkreel.traces.transform.merge import ALIGNMENTS, merge
 @click.command()
 @click.argument("traces", metavar="TRACE...", nargs=-1, required=True, type=click.Path(readable=False),
                 shell_complete=completion.traces)
-@click.option("-o", "--output", required=True, type=OUTPUT, help="Trace to write.")
+@trace_output
 @click.option("--align", type=click.Choice(ALIGNMENTS), default="clock", show_default=True,
               help="clock: at the times of the recordings. start: the first I/Os of all traces at one time.")
 @click.option("--offset", "offsets", multiple=True, metavar="N=TIME",

@@ -5,7 +5,7 @@ from pathlib import Path
 import click
 
 from blkreel.cli.options import completion
-from blkreel.cli.options.types import OUTPUT, TIME_NS, WORKLOAD_ONLY, as_json, force, public
+from blkreel.cli.options.types import TIME_NS, WORKLOAD_ONLY, as_json, force, public, trace_output
 from blkreel.cli.ui.trace_summary import show_transformed
 from blkreel.common.errors import UsageError
 from blkreel.common.units import parse_size_bytes
@@ -16,7 +16,7 @@ from blkreel.traces.transform.slice import Selection, slice_trace
 
 @click.command()
 @click.argument("trace", type=click.Path(readable=False), shell_complete=completion.traces)
-@click.option("-o", "--output", required=True, type=OUTPUT, help="Trace to write.")
+@trace_output
 @click.option("--from", "from_ns", type=TIME_NS, help="Only I/Os submitted at this time of the trace or later.")
 @click.option("--to", "to_ns", type=TIME_NS, help="Only I/Os submitted before this time of the trace.")
 @click.option("--process", "processes", multiple=True, metavar="NAME", help="Only I/Os of this process or thread name.")
