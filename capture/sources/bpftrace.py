@@ -19,6 +19,7 @@ from blkreel.common.command_line import AS_ROOT
 from blkreel.common.device import Drive
 from blkreel.common.errors import BlkreelError
 from blkreel.common.system import MOUNTS, mount_points
+from blkreel.traces.spool.blocks import write_all
 from blkreel.traces.spool.spool import Spool
 
 from .bpftrace_events import EventLines
@@ -163,10 +164,8 @@ class Bpftrace(DecodedSource):
         self.threads[int(tid)] = {"pid": int(pid), "comm": name, "process": process, "names": [name]}
 
     def _write(self, data: bytes) -> None:
-        view = memoryview(data)
         with suppress(BrokenPipeError):  # the decoder has ended, as on a full disk, and says why itself
-            while view:
-                view = view[self._pipe.write(view):]
+            write_all(self._pipe, data)
 
     def _end_bpftrace(self) -> None:
         before_ns = children_cpu_ns()

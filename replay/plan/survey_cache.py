@@ -21,6 +21,7 @@ from blkreel.common.files.typed_document import parse_typed
 from blkreel.common.system import user_directory
 from blkreel.traces.blocksets.block_set import BlockSet
 from blkreel.traces.format.trace import Trace
+from blkreel.traces.spool.blocks import write_all
 
 # Shorter traces are read in about a second.
 MIN_ROWS = 1_000_000
@@ -114,9 +115,7 @@ def _write(file: BinaryIO, facts: dict[str, Any], sets: dict[str, BlockSet]) -> 
     def put(data: bytes | memoryview) -> None:
         nonlocal checksum
         checksum = zlib.crc32(data, checksum)
-        view = memoryview(data)
-        while view:
-            view = view[file.write(view):]
+        write_all(file, data)
 
     put(_MAGIC)
     for name, blocks in sets.items():

@@ -18,7 +18,7 @@ import struct
 import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any, BinaryIO
+from typing import IO, Any, BinaryIO
 
 import numpy as np
 
@@ -143,10 +143,14 @@ class BlockWriter:
         header = HEADER.pack(MAGIC, kind, 0, rows, 0, len(payload))
         if self._checksums:
             header = HEADER.pack(MAGIC, kind, 0, rows, checksum_of(header, payload), len(payload))
-        # An unbuffered pipe may take a part only.
-        view = memoryview(header + payload)
-        while view:
-            view = view[self._file.write(view):]
+        write_all(self._file, header + payload)
+
+
+def write_all(file: IO[bytes], data: bytes | memoryview) -> None:
+    """To an unbuffered file, which may take a part only: a pipe, or a file when the disk gets full."""
+    view = memoryview(data)
+    while view:
+        view = view[file.write(view):]
 
 
 def checksum_of(header: bytes, *payload: bytes) -> int:

@@ -5,12 +5,13 @@ led to; the submit time of the I/O that one waited for, with its row number; fir
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
-from typing import IO
 
 import numpy as np
 import pyarrow as pa
 
 from blkreel.traces.format.schema import FLAGS, NOT_USED, UNKNOWN, WAKE_COLUMNS
+
+from .blocks import write_all
 
 # capture/bpf/records.h: a row of the spool that is no I/O. Its thread woke the one in `length_bytes`.
 OP_WAKE = 125
@@ -85,7 +86,7 @@ def with_rows_waited_on(tables: Iterator[pa.Table], directory: Path) -> Iterator
         rows = 0
         for table in tables:
             submit_ns, latency_ns = (table[name].to_numpy() for name in ("submit_ns", "latency_ns"))
-            _write(file, np.column_stack([submit_ns, submit_ns + latency_ns]).astype("i8").tobytes())
+            write_all(file, np.column_stack([submit_ns, submit_ns + latency_ns]).astype("i8").tobytes())
             rows += table.num_rows
             waited_on, think_ns, flags = (table[name].to_numpy() for name in ("waited_on", "think_ns", "flags"))
             if not (waited_on >= 0).any():
@@ -98,13 +99,6 @@ def with_rows_waited_on(tables: Iterator[pa.Table], directory: Path) -> Iterator
                 table = table.set_column(table.schema.get_field_index(name), table.schema.field(name),
                                          pa.array(column))
             yield table
-
-
-def _write(file: IO[bytes], data: bytes) -> None:
-    # An unbuffered file writes less only if the disk gets full; the next call then fails.
-    view = memoryview(data)
-    while view:
-        view = view[file.write(view):]
 
 
 def _resolved(row_times_ns: np.ndarray, submit_ns: np.ndarray, waited_on: np.ndarray,
