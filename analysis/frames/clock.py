@@ -40,18 +40,15 @@ class Alignment:
 def align(log: FrameLog, metadata: Mapping[str, Any], end_ns: int, start_ns: int | None = None) -> Alignment:
     """metadata: of the trace. end_ns: its last time. start_ns: the time in the trace at which the log's clock is 0, as
     the user gave it. Raises UsageError if the clocks cannot be aligned, and if no frame is within the trace."""
-    alignment = _given(start_ns) if start_ns is not None else _by_wall_clock(log, metadata, end_ns)
+    alignment = _by_wall_clock(log, metadata, end_ns) if start_ns is None else Alignment(
+        start_ns, _ASKED_NS, "given",
+        f"time 0 of the frame log is at {_seconds(start_ns)} of the trace, as --frames-start gives it: not checked")
     first_ns, last_ns = int(log.start_ns[0]) + alignment.offset_ns, int(log.end_ns[-1]) + alignment.offset_ns
     if last_ns + alignment.uncertainty_ns < 0 or first_ns - alignment.uncertainty_ns > end_ns:
         raise UsageError(f"{log.path}: no frame within the trace: the frames are from {_seconds(first_ns)} to "
                          f"{_seconds(last_ns)}, the trace is from 0 to {_seconds(end_ns)} ({alignment.words})",
                          f"name the log of the captured run, or {_ASK}")
     return alignment
-
-
-def _given(start_ns: int) -> Alignment:
-    return Alignment(start_ns, _ASKED_NS, "given", f"time 0 of the frame log is at {_seconds(start_ns)} of the trace, "
-                     "as --frames-start gives it: not checked")
 
 
 def _by_wall_clock(log: FrameLog, metadata: Mapping[str, Any], end_ns: int) -> Alignment:

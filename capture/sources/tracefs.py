@@ -91,7 +91,8 @@ def write(path: Path, value: str) -> None:
     try:
         path.write_text(value)
     except OSError as error:
-        raise BlkreelError(f"cannot set {path} to {value}: {error.strerror}", _remedy(error)) from error
+        raise BlkreelError(f"cannot set {path} to {value}: {error.strerror}",
+                           AS_ROOT if isinstance(error, PermissionError) else OTHER_SOURCE) from error
 
 
 def trace_to_any_end(drive: Drive) -> None:
@@ -124,9 +125,3 @@ def refuse_where_taken(mounts: Path = MOUNTS) -> None:
 
 def enable_of(drive: Drive) -> Path:
     return Path(f"/sys/block/{drive.name.replace('/', '!')}/trace/enable")
-
-
-def _remedy(error: OSError) -> str:
-    if isinstance(error, PermissionError):
-        return AS_ROOT
-    return OTHER_SOURCE
