@@ -1,9 +1,11 @@
-"""Groups of values: by their keys, and in log-linear bins of integers, the one binning of every distribution.
+"""Groups of values: added up, by their keys, and in log-linear bins of integers, the one binning of every distribution.
 
 traces/native/binning.h has the same bins in C.
 """
 
+import operator
 from collections.abc import Iterable
+from functools import reduce
 from typing import TypeVar
 
 import numpy as np
@@ -18,6 +20,11 @@ def grouped(pairs: Iterable[tuple[_K, _V]]) -> dict[_K, list[_V]]:
     for key, value in pairs:
         groups.setdefault(key, []).append(value)
     return groups
+
+
+def sum_of(parts: Iterable[_V]) -> _V:
+    """Of one part or more, of a type that has no zero."""
+    return reduce(operator.add, parts)
 
 
 class LogLinearBins:

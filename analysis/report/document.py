@@ -31,7 +31,7 @@ from blkreel.analysis.metrics.run_times import RunTimes, why_no_slowdown
 from blkreel.analysis.metrics.stalls import stalls
 from blkreel.analysis.stats.intervals import interval, mean_of_runs
 from blkreel.analysis.stats.ranking import ENOUGH_RUNS, pairs, ranked
-from blkreel.common.binning import grouped
+from blkreel.common.binning import grouped, sum_of
 from blkreel.common.device import drive_units, without_seed
 from blkreel.common.errors import BlkreelError
 from blkreel.common.files.typed_document import record
@@ -144,9 +144,9 @@ def report(measured: Measured) -> tuple[Document, Section]:
 
 def entry(runs: list[Measured]) -> Entry:
     """The runs of one drive and pace as one: percentiles pooled I/O by I/O, other figures as geometric means."""
-    partial, times = pooled_partial(runs), [RunTimes.of(run.metadata) for run in runs]
+    partial, times = sum_of(run.partial for run in runs), [RunTimes.of(run.metadata) for run in runs]
     per_run = [figures(run.partial, own_times) for run, own_times in zip(runs, times, strict=True)]
-    pooled = figures(partial, sum(times[1:], times[0])) if len(runs) > 1 else per_run[0]
+    pooled = figures(partial, sum_of(times)) if len(runs) > 1 else per_run[0]
     limits = [_limit(run) for run in runs]
     judged = [verdicts.verdict(run.metadata, numbers, limit, stalls(run.partial))
               for run, numbers, limit in zip(runs, per_run, limits, strict=True)]
@@ -193,13 +193,9 @@ def exposure_document(runs: Sequence[Measured]) -> Document | None:
     exposures = [exposure for run in runs if (exposure := Exposure.of_metadata(run.metadata))]
     if len(exposures) < len(runs):
         return None
-    pooled = sum(exposures[1:], exposures[0])
+    pooled = sum_of(exposures)
     why = next((why for run in runs if (why := why_no_slowdown(run.metadata))), "")
     return {**pooled.document(), "words": pooled.words(), "why": why}
-
-
-def pooled_partial(runs: list[Measured]) -> Partial:
-    return sum((run.partial for run in runs[1:]), runs[0].partial)
 
 
 def _usable(values: Document, withheld: Sequence[str]) -> Document:

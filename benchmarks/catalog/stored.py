@@ -19,6 +19,7 @@ from blkreel.analysis.metrics.measure import Measured
 from blkreel.analysis.metrics.partials.partial import Partial
 from blkreel.analysis.report import document
 from blkreel.analysis.report.verdict import Document
+from blkreel.common.binning import sum_of
 from blkreel.common.errors import SafetyError
 from blkreel.common.files.safe_files import StrPath, write_file
 from blkreel.common.files.typed_document import parse_typed
@@ -71,7 +72,7 @@ class _StoredEntry(document.Entry):
 
     @cached_property
     def partial(self) -> Partial:
-        return document.pooled_partial(self.measured)
+        return sum_of(run.partial for run in self.measured)
 
 
 def entry(runs: list[Measured]) -> document.Entry:

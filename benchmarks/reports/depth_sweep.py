@@ -27,7 +27,7 @@ from blkreel.benchmarks.results.document import (
 )
 from blkreel.benchmarks.step import BenchmarkStep
 from blkreel.benchmarks.step_metrics.step_stats import StepStats, energy_note, step_stats
-from blkreel.common.binning import grouped
+from blkreel.common.binning import grouped, sum_of
 
 from .report import Report
 
@@ -100,7 +100,7 @@ def sweep_series(state: str, rows: list[Figures]) -> Iterator[FigureSeries]:
 
 
 def _row(depth: int, repeats: list[StepStats]) -> Figures:
-    pooled = sum((stats.data for stats in repeats[1:]), repeats[0].data)
+    pooled = sum_of(stats.data for stats in repeats)
     service_ns, span_ns = pooled.service_ns, sum(stats.makespan_ns for stats in repeats)
     return {"depth": depth, **steps_over_repeats(repeats, "mb_s", "iops", "average_w", "mb_per_j"),
             "mean_ns": pooled.mean_ns, "max_ns": pooled.max_ns, "little": ratio(ratio(service_ns, span_ns), depth)}

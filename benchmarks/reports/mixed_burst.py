@@ -34,7 +34,6 @@ from blkreel.benchmarks.results.document import (
     figure_table,
     in_state,
     over_repeats,
-    pooled,
     ratio,
     steps_over_repeats,
     without,
@@ -43,6 +42,7 @@ from blkreel.benchmarks.step import BenchmarkStep
 from blkreel.benchmarks.step_metrics import Array
 from blkreel.benchmarks.step_metrics.step_stats import COLUMNS, StepStats, arrays, energy_note, sensors_of
 from blkreel.common import units
+from blkreel.common.binning import sum_of
 from blkreel.common.verdict import step_reason
 from blkreel.traces.format.exposure import Exposure, exposure_of
 from blkreel.traces.format.metadata_types import Stream
@@ -227,7 +227,7 @@ def _burst_rows(repeat: int, run: Measured, baseline: dict[int, tuple[BenchmarkS
 
 
 def _role_figures(repeats: list[Measured]) -> Figures:
-    numbers = figures(sum((repeat.partial for repeat in repeats[1:]), repeats[0].partial))
+    numbers = figures(sum_of(repeat.partial for repeat in repeats))
     content = {
         **without(steps_over_repeats([repeat.stats for repeat in repeats], "average_w", "mb_per_j"), "why"),
         **over_repeats("read_wait_ns", [repeat.read_makespan_ns or None for repeat in repeats]),
@@ -275,7 +275,7 @@ def _waiting_rows(figures: Figures) -> list[Figures]:
 def _tails(state: str, role: str, repeats: list[Measured]) -> Iterator[FigureSeries]:
     """The share of reads, and of writes, that took at least a time, over all repeats."""
     for name in ("read", "write"):
-        counts = pooled(getattr(repeat.partial, name).latency for repeat in repeats)
+        counts = sum_of(getattr(repeat.partial, name).latency for repeat in repeats)
         points, total = counts.tail(TAIL_POINTS), counts.count
         if points:
             yield figure_series(in_state(f"Latency of {name}s, {role}", state), ("latency", "ns"),

@@ -23,12 +23,12 @@ from blkreel.benchmarks.results.document import (
     figure_table,
     in_state,
     percentile_or_reason,
-    pooled,
     steps_over_repeats,
 )
 from blkreel.benchmarks.step import BenchmarkStep
 from blkreel.benchmarks.step_metrics.step_stats import COLUMNS, StepStats, arrays, energy_note, sensors_of, step_stats
 from blkreel.common import units
+from blkreel.common.binning import sum_of
 from blkreel.traces.format.trace import Trace
 
 from .depth_sweep import ROLE as SWEEP
@@ -95,7 +95,7 @@ def _block(step: BenchmarkStep) -> int | None:
 
 
 def _row(access: str, op: str, block: int | None, repeats: list[Measured]) -> Figures:
-    latency = pooled(repeat.latency for repeat in repeats)
+    latency = sum_of(repeat.latency for repeat in repeats)
     row = steps_over_repeats([repeat.stats for repeat in repeats], "kiops", "mb_s", "average_w", "kiops_per_w",
                              "mb_per_j")
     count = latency.count

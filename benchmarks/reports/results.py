@@ -1,8 +1,6 @@
 """The results of a test as one document (docs/method.md, "Tests: what is reported")."""
 
 from collections.abc import Callable
-from functools import reduce
-from operator import add
 from pathlib import Path
 
 from blkreel import __version__
@@ -12,6 +10,7 @@ from blkreel.benchmarks import metric
 from blkreel.benchmarks.results.directory import Runs, load
 from blkreel.benchmarks.results.document import Figures, FigureTable, Results, figure_table
 from blkreel.benchmarks.results.verdict import verdict_of
+from blkreel.common.binning import sum_of
 from blkreel.common.errors import TraceError
 from blkreel.common.units import digits
 from blkreel.traces.format.metadata_types import Run
@@ -67,7 +66,7 @@ def endurance_tables(runs: Runs) -> list[FigureTable]:
         return []
     rows = [_row(step.title, counts[step.id]) for step in runs.test.steps if step.id in counts]
     if len(counts) > 1:
-        rows.append(_row("all steps", reduce(add, counts.values())))
+        rows.append(_row("all steps", sum_of(counts.values())))
     return [figure_table(WRITE_AMPLIFICATION.title, _COLUMNS, rows)]
 
 

@@ -28,8 +28,8 @@ from blkreel.benchmarks.results.document import (
     ratio,
     steps_over_repeats,
 )
-from blkreel.benchmarks.results.document import pooled as add_distributions
 from blkreel.benchmarks.step_metrics.step_stats import COLUMNS, StepStats, arrays, energy_note, sensors_of
+from blkreel.common.binning import sum_of
 from blkreel.common.verdict import step_reason
 from blkreel.traces.format.exposure import Exposure, exposure_of
 from blkreel.traces.format.metadata_types import Idle, SlowdownRatios
@@ -96,20 +96,20 @@ def _idle_words(idle: Idle) -> str:
 
 
 def _of_state(repeats: list[tuple[StepStats, Partial]]) -> Figures:
-    pooled = sum((partial for _, partial in repeats[1:]), repeats[0][1])
+    pooled = sum_of(partial for _, partial in repeats)
     repeats_all = [figures(partial)["all"] for _, partial in repeats]
     return {
         **steps_over_repeats([stats for stats, _ in repeats], "energy_j", "average_w", "mb_per_j"),
         **over_repeats("data_rate_mb_s", [figure["data_rate_by_busy_mb_s"] for figure in repeats_all]),
         **over_repeats("wall_rate_mb_s", [figure["data_rate_by_wall_mb_s"] for figure in repeats_all]),
         **over_repeats("busy_ns", [figure["busy_ns"] or None for figure in repeats_all]),
-        "all": _latency(add_distributions((pooled.read.latency, pooled.write.latency))),
+        "all": _latency(pooled.read.latency + pooled.write.latency),
         "reads": _latency(pooled.read.latency),
         "writes": _latency(pooled.write.latency)}
 
 
 def _slowdown(repeats: list[tuple[SlowdownRatios, Exposure]]) -> Figures:
-    exposure = sum((repeat_exposure for _, repeat_exposure in repeats[1:]), repeats[0][1])
+    exposure = sum_of(exposure for _, exposure in repeats)
     return {**over_repeats("slowdown_of_read_wait", [slowdown.read_wait for slowdown, _ in repeats]),
             **over_repeats("slowdown_of_load_time", [slowdown.load_time for slowdown, _ in repeats]),
             "read_beside_writes": exposure.beside_share, "read_with_a_write_outstanding": exposure.met_share}

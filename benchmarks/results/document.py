@@ -1,9 +1,7 @@
 """The parts of a results document: tables, series, and metrics over repeats."""
 
-import operator
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import reduce
 from typing import Any, NotRequired, Protocol, TypedDict, TypeVar
 
 from blkreel.analysis.metrics.partials.distributions import Distribution, enough
@@ -193,10 +191,6 @@ def steps_over_repeats(repeats: Sequence[StepStats], *keys: str) -> Figures:
 
 def ratio(numerator: float | None, denominator: float | None) -> float | None:
     return numerator / denominator if numerator is not None and denominator else None
-
-
-def pooled(distributions: Iterable[Distribution]) -> Distribution:
-    return reduce(operator.add, distributions)
 
 
 def percentile_or_reason(values: Distribution, key: str, fraction: tuple[int, int], why: dict[str, str]) -> int | None:

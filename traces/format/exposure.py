@@ -14,6 +14,7 @@ from typing import Any, Self
 
 import numpy as np
 
+from blkreel.common.binning import sum_of
 from blkreel.common.units import digits, format_ns
 
 from .schema import FLAGS, OPS, WRITE_CODES, Metadata
@@ -205,7 +206,7 @@ class _Drives:
 
     def result(self) -> Exposure:
         of_drives = [scan.result() for scan in self._scans.values()]
-        return sum(of_drives[1:], of_drives[0]) if of_drives else Exposure()
+        return sum_of(of_drives) if of_drives else Exposure()
 
 
 class _Scan:

@@ -2,8 +2,6 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import reduce
-from operator import add
 
 from blkreel.analysis.charts.model import Chart, Column, Row, Table
 from blkreel.analysis.charts.scatter import scatter
@@ -14,6 +12,7 @@ from blkreel.analysis.metrics.write_amplification import WriteCounts, why_unknow
 from blkreel.analysis.report.commands import column_of, path_of
 from blkreel.analysis.report.document import Entry
 from blkreel.analysis.report.drives_file import Drive, DrivesFile
+from blkreel.common.binning import sum_of
 from blkreel.common.printable import within_sentence
 from blkreel.common.units import digits
 from blkreel.traces.format.metadata_types import Run
@@ -147,7 +146,7 @@ def _counts(entry: Entry) -> WriteCounts | None:
     """Of all runs of an entry together; None if one of them has none."""
     run_counts = [WriteCounts.of(Run.of(run)) for run in entry.document["runs"]]
     present = [counts for counts in run_counts if counts]
-    return reduce(add, present) if present and len(present) == len(run_counts) else None
+    return sum_of(present) if present and len(present) == len(run_counts) else None
 
 
 def _row(entry: Entry, counts: WriteCounts, drives_file: DrivesFile | None) -> Row:
