@@ -367,10 +367,8 @@ class Study:
 
 
 def _headline(measured: Measured) -> dict[str, Any]:
-    withheld = recorded(measured.account.verdict)["withheld"]
-    values = headline(figures(measured.partial, RunTimes.of(measured.metadata)),
-                      pace_names(measured.stored_account.get("pace")))
-    return {key: None if key in withheld else value for key, value in values.items()}
+    return headline(figures(measured.partial, RunTimes.of(measured.metadata)),
+                    pace_names(measured.stored_account.get("pace")), recorded(measured.account.verdict)["withheld"])
 
 
 def _name(path: str, trace: Trace) -> str:

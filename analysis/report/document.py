@@ -166,8 +166,8 @@ def entry(runs: list[Measured]) -> Entry:
         "verdict": verdict,
         "writer": next(state for state in ("fell behind", "unplanned", "kept up", "none")
                        if any(numbers["writer"]["state"] == state for numbers in per_run)),
-        "headline": _headlines(_usable(headline(pooled, paces), withheld),
-                                [_usable(headline(numbers, paces), withheld) for numbers in per_run]),
+        "headline": _headlines(headline(pooled, paces, withheld),
+                                [headline(numbers, paces, withheld) for numbers in per_run]),
         "interference": None,
         "exposure": exposure_document(runs),
         "provider_limit": next((limit.words for limit in limits if limit), None),
@@ -198,11 +198,6 @@ def exposure_document(runs: Sequence[Measured]) -> Document | None:
     return {**pooled.document(), "words": pooled.words(), "why": why}
 
 
-def _usable(values: Document, withheld: Sequence[str]) -> Document:
-    """The values without those that the verdict withholds; `figures` has them all."""
-    return {key: None if key in withheld else value for key, value in values.items()}
-
-
 def _headlines(pooled: Document, per_run: list[Document]) -> Document:
     """name -> value, the smallest and largest run of a set, and its interval where the runs suffice for one.
 
@@ -231,7 +226,7 @@ def _compared(entries: list[Entry]) -> list[Document]:
     runs: dict[str, dict[str, list[float | None]]] = {metric.key: {} for family in families for metric in family}
     for label_, entry in zip(labels, entries, strict=True):
         paces = pace_names(entry.document["pace"])
-        of_runs: list[Document] = [_usable(headline(run["figures"], paces), entry.document["verdict"]["withheld"])
+        of_runs: list[Document] = [headline(run["figures"], paces, entry.document["verdict"]["withheld"])
                                    for run in entry.document["runs"]]
         for name in runs:
             if any(values[name] is not None for values in of_runs):

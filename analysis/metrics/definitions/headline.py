@@ -4,7 +4,7 @@ What a plan fixes says nothing about a drive: at the times of a trace, eleven of
 makespan. Such a metric is never a headline, never ranked, and refused by `--figure` and `--fail-if`.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -107,12 +107,12 @@ def usable_keys(paces: Iterable[str]) -> str:
     return ", ".join(metric.key for metric in headline_metrics(paces))
 
 
-def headline(figures: dict[str, Any], paces: Iterable[str]) -> dict[str, Value]:
-    """Key -> value of HEADLINE. None where the I/Os are missing or the metric has no meaning at the pace."""
+def headline(figures: dict[str, Any], paces: Iterable[str], withheld: Collection[str] = ()) -> dict[str, Value]:
+    """Key -> value of HEADLINE. None where the I/Os are missing or the metric has no meaning at the pace, and of what
+    the verdict withholds; `figures` has that too."""
     paces = tuple(paces)
-    return {metric.key: value_at(figures, metric.path)
-            if metric.meaningful(paces) and (not metric.op or figures[metric.op]["ops"]) else None
-            for metric in HEADLINE}
+    return {metric.key: value_at(figures, metric.path) if metric.key not in withheld and metric.meaningful(paces)
+            and (not metric.op or figures[metric.op]["ops"]) else None for metric in HEADLINE}
 
 
 def why_missing(figures: dict[str, Any], metric: Metric, paces: Iterable[str] = ALL_PACES) -> str:
