@@ -15,6 +15,7 @@ from blkreel.analysis.metrics.definitions.registry import value_at
 from blkreel.analysis.stats.intervals import EFFECT, smallest_difference
 from blkreel.analysis.stats.ranking import ENOUGH_RUNS, best_first
 from blkreel.common import units
+from blkreel.common.binning import grouped
 from blkreel.common.verdict import LEVELS
 from blkreel.traces.format.metadata_types import Run
 
@@ -271,14 +272,10 @@ def workload_title(section: Document) -> str:
 def reasons(entries: Sequence[Document]) -> list[tuple[str, str]]:
     """(level, text) of the reasons behind the verdicts, the worst first: one for each cause, with the drives it
     concerns where these are not all."""
-    grouped: dict[tuple[str, str], list[tuple[str, str]]] = {}
-    for entry in entries:
-        for reason in entry["verdict"]["reasons"]:
-            cause = reason.get("code") or reason["text"]
-            metric = reason.get("metric") or ""
-            grouped.setdefault((reason["level"], f"{cause} {metric}"), []).append((entry["label"], reason["text"]))
+    causes = grouped(((reason["level"], reason.get("code") or reason["text"], reason.get("metric") or ""),
+                      (entry["label"], reason["text"])) for entry in entries for reason in entry["verdict"]["reasons"])
     rows = []
-    for (level, _), members in grouped.items():
+    for (level, *_), members in causes.items():
         labels = list(dict.fromkeys(label for label, _ in members))
         text = members[0][1]
         if len({text for _, text in members}) > 1:

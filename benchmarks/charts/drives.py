@@ -10,6 +10,7 @@ from blkreel.analysis.report.page.drive_facts import chosen, interface
 from blkreel.analysis.stats.intervals import geometric_mean, interval
 from blkreel.analysis.stats.ranking import ENOUGH_RUNS
 from blkreel.common import units
+from blkreel.common.binning import grouped
 from blkreel.common.verdict import Verdict, merged
 from blkreel.traces.format.metadata_types import Run
 
@@ -142,9 +143,8 @@ def value_at(figures: Any, path: FigurePath) -> Any:
 def drives_of(document: dict[str, Any]) -> list[DriveResults]:
     """The drives of a document of results, or of a comparison. Tests of the same label, drive and parameters are
     repetitions of one."""
-    groups: dict[str, list[dict[str, Any]]] = {}
-    for test in document.get("tests") or [document]:
-        groups.setdefault(test.get("entry") or test["label"] or test["test"] or "the drive", []).append(test)
+    groups = grouped((test.get("entry") or test["label"] or test["test"] or "the drive", test)
+                     for test in document.get("tests") or [document])
     return [DriveResults(key, tuple(tests)) for key, tests in groups.items()]
 
 

@@ -28,7 +28,7 @@ from blkreel.benchmarks.results.document import (
 from blkreel.benchmarks.step import BenchmarkStep
 from blkreel.benchmarks.step_metrics.step_stats import COLUMNS, StepStats, arrays, energy_note, sensors_of, step_stats
 from blkreel.common import units
-from blkreel.common.binning import sum_of
+from blkreel.common.binning import grouped, sum_of
 from blkreel.traces.format.trace import Trace
 
 from .depth_sweep import ROLE as SWEEP
@@ -82,10 +82,8 @@ def report(test: Test, runs: Runs) -> Content:
 
 
 def _rows(measured: list[tuple[BenchmarkStep, Measured]]) -> list[Figures]:
-    groups: dict[tuple[str, str, int | None], list[Measured]] = {}
-    for step, run in measured:
-        key = (str(step.labels.get("access", "")), str(step.labels.get("op", "")), _block(step))
-        groups.setdefault(key, []).append(run)
+    groups = grouped(((str(step.labels.get("access", "")), str(step.labels.get("op", "")), _block(step)), run)
+                     for step, run in measured)
     return [_row(*key, groups[key]) for key in sorted(groups, key=lambda key: (*key[:2], key[2] or 0))]
 
 
@@ -107,11 +105,8 @@ def _row(access: str, op: str, block: int | None, repeats: list[Measured]) -> Fi
 
 def _curves(state: str, rows: Iterable[Figures]) -> Iterator[FigureSeries]:
     for figure in metric.select(METRICS, "mb_s", "kiops", "mean_ns"):
-        lines: dict[str, list[tuple[int, float]]] = {}
-        for row in rows:
-            if row["block"] is not None and row[figure.key] is not None:
-                name_of = " ".join(filter(None, (row["access"], row["op"])))
-                lines.setdefault(name_of, []).append((row["block"], row[figure.key]))
+        lines = grouped((" ".join(filter(None, (row["access"], row["op"]))), (row["block"], row[figure.key]))
+                        for row in rows if row["block"] is not None and row[figure.key] is not None)
         if lines:
             yield figure_series(in_state(f"{figure.title} by block size", state), ("block size", "bytes"),
                          (figure.title, figure.unit), [(line, [x for x, _ in points], [y for _, y in points])

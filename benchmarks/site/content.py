@@ -137,12 +137,9 @@ def content_of(results: Sequence[Row], metrics: pa.Table, drives_file: DrivesFil
     rows = sorted(results, key=lambda row: (row["started_at"] or "", row["id"]))
     newest = {(*_key(row), row["headline"], row["label"]): row["id"] for row in rows if _is_usable(row)}
     by_result = _metrics_of(metrics, newest.values())
-    groups: dict[tuple[str, ...], list[Row]] = {}
-    for row in rows:
-        if row["workload"]:
-            groups.setdefault(_key(row), []).append(row)
-        else:
-            left_out["of an unknown workload"] += 1
+    groups = grouped((_key(row), row) for row in rows if row["workload"])
+    if unknown := sum(not row["workload"] for row in rows):
+        left_out["of an unknown workload"] = unknown
     conditions = [*filter(None, (_condition(key, group, by_result, left_out) for key, group in groups.items()))]
     shared = Counter(condition.key[:-1] for condition in conditions)
     conditions = [replace(condition, detail=f"{condition.detail} · {condition.key[-1] or 'as usual'}")

@@ -10,6 +10,8 @@ from itertools import groupby
 from os.path import commonprefix
 from pathlib import Path
 
+from blkreel.common.binning import grouped
+
 from .headline import RELATIVE_PERFORMANCE, headline_metrics, leading_metrics
 from .metric import ALL_PACES, Metric
 from .registry import CLASS_METRICS, METRICS, ClassMetric
@@ -22,11 +24,9 @@ def table() -> str:
     """The table of metrics in Markdown. Metrics of a class stand once, with CLASS in their key and path. Metrics of one
     distribution are one row, and so are metrics with one definition.
     """
-    names: dict[tuple[str, ...], list[tuple[str, str]]] = {}  # definition -> keys and paths
-    for definition, keys, paths in (
-            *_metric_rows([(metric, metric.label) for metric in CLASS_METRICS], "CLASS"),
-            *_metric_rows([(metric, metric.title) for metric in METRICS.values() if not metric.op])):
-        names.setdefault(definition, []).append((keys, paths))
+    names = grouped((definition, (keys, paths)) for definition, keys, paths in (
+        *_metric_rows([(metric, metric.label) for metric in CLASS_METRICS], "CLASS"),
+        *_metric_rows([(metric, metric.title) for metric in METRICS.values() if not metric.op])))
     return "\n".join([
         "| pace | leading metrics | further metrics |", "|---|---|---|", *_headline_rows(),
         "", "| key | title | unit | better | paces | definition | path in `figures` |", "|---|---|---|---|---|---|---|",

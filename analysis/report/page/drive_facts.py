@@ -8,6 +8,7 @@ from blkreel.analysis.report.columns import idle_words, state_words
 from blkreel.analysis.report.drives_file import DrivesFile
 from blkreel.analysis.report.verdict import Document
 from blkreel.common import units
+from blkreel.common.binning import grouped
 from blkreel.common.emulated import MODEL, exactness
 from blkreel.common.errors import UsageError
 from blkreel.common.verdict import Verdict, merged_by_name
@@ -22,12 +23,8 @@ _KINDS = {"loop": "loop device", "file": "file", "zram": "memory", "ram": "memor
 def entries_of(sections: list[Document], leads: dict[str, tuple[int | None, int]], highlight: str | None,
                drives_file: DrivesFile | None = None) -> tuple[Entry, ...]:
     """One Entry a label, in the order of their places. leads: label -> (rank, place) in what the page leads with."""
-    by_label: dict[str, list[Document]] = {}
-    titles: dict[str, list[str]] = {}
-    for section in sections:
-        for entry in section["entries"]:
-            by_label.setdefault(entry["label"], []).append(entry)
-            titles.setdefault(entry["label"], []).append(section["title"])
+    by_label = grouped((entry["label"], entry) for section in sections for entry in section["entries"])
+    titles = grouped((entry["label"], section["title"]) for section in sections for entry in section["entries"])
     facts = {label: _over_sections(entries, drives_file) for label, entries in by_label.items()}
     if drives_file and highlight:
         for label, relation in drives_file.relations(highlight, models_of(sections)).items():
