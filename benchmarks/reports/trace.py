@@ -1,7 +1,7 @@
 """trace: a captured trace, on an empty and on a full drive."""
 
 from collections.abc import Iterator
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from blkreel.analysis.charts.curves import slope
@@ -29,7 +29,7 @@ from blkreel.benchmarks.results.document import (
     steps_over_repeats,
 )
 from blkreel.benchmarks.step_metrics.step_stats import COLUMNS, StepStats, arrays, energy_note, sensors_of
-from blkreel.common.binning import sum_of
+from blkreel.common.binning import grouped, sum_of
 from blkreel.common.verdict import step_reason
 from blkreel.traces.format.exposure import Exposure, exposure_of
 from blkreel.traces.format.metadata_types import Idle, SlowdownRatios
@@ -43,36 +43,36 @@ P99 = (99, 100)
 NO_SLOWDOWN = SlowdownRatios(load_time=None, read_wait=None)  # without a baseline
 
 
-def _measure(directory: Path, trace: Trace) -> tuple[StepStats, Partial, Idle, str | None, SlowdownRatios, Exposure]:
+@dataclass(frozen=True)
+class Measured:
+    stats: StepStats
+    partial: Partial
+    idle: Idle
+    sha256: str | None  # of the trace
+    slowdown: SlowdownRatios
+    exposure: Exposure
+
+
+def _measure(directory: Path, trace: Trace) -> Measured:
     stats, metrics = StepStats(sensors_of(directory)), MetricsAccumulator(file_bytes=trace.footer.size_bytes)
     for columns in arrays(trace, METRIC_COLUMNS + run_columns_of(trace)):
         stats.feed({name: columns[name] for name in COLUMNS})
         metrics.feed(columns)
     run = trace.account
     slowdown = run.baseline.slowdown if run.baseline and not why_no_slowdown(trace.metadata) else NO_SLOWDOWN
-    return stats, metrics.finish(), run.idle, run.source.sha256, slowdown, exposure_of(trace)
+    return Measured(stats, metrics.finish(), run.idle, run.source.sha256, slowdown, exposure_of(trace))
 
 
 def report(test: Test, runs: Runs) -> Content:
     """Labels: state, repeat."""
-    groups: dict[str, list[tuple[StepStats, Partial]]] = {}
-    slowdowns: dict[str, list[tuple[SlowdownRatios, Exposure]]] = {}
-    idles: dict[str, Idle] = {}
-    sources: dict[object, set[str]] = {}
-    everything = []
-    measured = [(step, state, values) for state, own in by_state(runs.measured(ROLE, _measure)).items()
-                for step, values in own]
-    for step, state, (stats, partial, idle, sha256, slowdown, exposure) in measured:
-        sources.setdefault(tuple(other_labels(step).items()), set()).update({sha256} if sha256 else ())
-        groups.setdefault(state, []).append((stats, partial))
-        slowdowns.setdefault(state, []).append((slowdown, exposure))
-        idles.setdefault(state, idle)
-        everything.append(stats)
-    content = Content(method=[*METHOD, energy_note(everything)])
-    if any(len(own) > 1 for own in sources.values()):
+    measured = runs.measured(ROLE, _measure)
+    groups = {state: [run for _, run in own] for state, own in by_state(measured).items()}
+    sources = grouped((tuple(other_labels(step).items()), run.sha256) for step, run in measured if run.sha256)
+    content = Content(method=[*METHOD, energy_note([run.stats for _, run in measured])])
+    if any(len(set(own)) > 1 for own in sources.values()):
         content.reasons.append(step_reason("different_traces", "invalid", "its runs are of different traces: the file "
                                            "changed before the test was resumed"))
-    states = {state: {**_of_state(own), **_slowdown(slowdowns[state])} for state, own in groups.items()}
+    states = {state: _of_state(own) for state, own in groups.items()}
     content.figures = {"states": states, "full_over_empty": _full_over_empty(states)}
     rows = [{"state": state, **own} for state, own in states.items()]
     latencies = [{"state": state, "operation": kind, **own[kind]} for state, own in states.items()
@@ -83,9 +83,9 @@ def report(test: Test, runs: Runs) -> Content:
         content.tables.append(figure_table("Slowdown by background writes", _SLOWDOWN, slowed))
     if content.figures["full_over_empty"]:
         content.tables.append(figure_table("Full / empty", _RATIOS, [content.figures["full_over_empty"]]))
-    if idles:
-        content.method.append(("Idle time", "; ".join(f"{state or 'the run'}: {_idle_words(idle)}"
-                                                    for state, idle in idles.items())))
+    if groups:
+        content.method.append(("Idle time", "; ".join(f"{state or 'the run'}: {_idle_words(own[0].idle)}"
+                                                    for state, own in groups.items())))
     return content
 
 
@@ -95,24 +95,20 @@ def _idle_words(idle: Idle) -> str:
     return "removed" if idle.name == "none" else "as in the trace"
 
 
-def _of_state(repeats: list[tuple[StepStats, Partial]]) -> Figures:
-    pooled = sum_of(partial for _, partial in repeats)
-    repeats_all = [figures(partial)["all"] for _, partial in repeats]
+def _of_state(repeats: list[Measured]) -> Figures:
+    pooled, exposure = sum_of(run.partial for run in repeats), sum_of(run.exposure for run in repeats)
+    repeats_all = [figures(run.partial)["all"] for run in repeats]
     return {
-        **steps_over_repeats([stats for stats, _ in repeats], "energy_j", "average_w", "mb_per_j"),
+        **steps_over_repeats([run.stats for run in repeats], "energy_j", "average_w", "mb_per_j"),
         **over_repeats("data_rate_mb_s", [figure["data_rate_by_busy_mb_s"] for figure in repeats_all]),
         **over_repeats("wall_rate_mb_s", [figure["data_rate_by_wall_mb_s"] for figure in repeats_all]),
         **over_repeats("busy_ns", [figure["busy_ns"] or None for figure in repeats_all]),
         "all": _latency(pooled.read.latency + pooled.write.latency),
         "reads": _latency(pooled.read.latency),
-        "writes": _latency(pooled.write.latency)}
-
-
-def _slowdown(repeats: list[tuple[SlowdownRatios, Exposure]]) -> Figures:
-    exposure = sum_of(exposure for _, exposure in repeats)
-    return {**over_repeats("slowdown_of_read_wait", [slowdown.read_wait for slowdown, _ in repeats]),
-            **over_repeats("slowdown_of_load_time", [slowdown.load_time for slowdown, _ in repeats]),
-            "read_beside_writes": exposure.beside_share, "read_with_a_write_outstanding": exposure.met_share}
+        "writes": _latency(pooled.write.latency),
+        **over_repeats("slowdown_of_read_wait", [run.slowdown.read_wait for run in repeats]),
+        **over_repeats("slowdown_of_load_time", [run.slowdown.load_time for run in repeats]),
+        "read_beside_writes": exposure.beside_share, "read_with_a_write_outstanding": exposure.met_share}
 
 
 def _latency(values: Distribution) -> Figures:
