@@ -6,13 +6,13 @@ from typing import Any
 
 from blkreel.analysis.charts.model import MOST_OPEN, Chart, Column, Page, Row, Section, Table, folded_beyond
 from blkreel.analysis.report.drives_file import DrivesFile
+from blkreel.analysis.report.page.drive_facts import filters_of
 from blkreel.benchmarks.charts.chart_context import ChartContext, ranks_of
 from blkreel.benchmarks.charts.drives import DriveResults, drives_of, entries_of
 from blkreel.benchmarks.results.tables import drive_line, parameter_words
 
 from .registry import REPORTS
 
-_FILTERS = ("class", "interface", "flash", "model", "firmware")
 _FORMATS = {"ns": "time", "bytes": "size", "MB/s": "rate"}
 
 
@@ -35,8 +35,7 @@ def page_of(document: dict[str, Any], highlight: str | None = None, drives_file:
     if not context.several and len(drives[0].tests) == 1 and document["tables"]:
         parts.append(_every_figure(document))
     return Page("test", _title(document, drives), _lead(document, drives), entries, tuple(parts),
-                tuple(name for name in _FILTERS if len({entry.facts.get(name) for entry in entries}) > 1),
-                tuple(_notices(document)), tuple(_parameters(document)),
+                filters_of(entries), tuple(_notices(document)), tuple(_parameters(document)),
                 tuple(_decisions(document)))
 
 

@@ -4,6 +4,7 @@ from typing import Any
 
 from blkreel.analysis.charts import model
 from blkreel.analysis.report.html import cells
+from blkreel.analysis.report.html.rendering import fact_words
 
 MOST_ROWS = 100  # of a table in a whole page; alone it has all of them
 _SIGNS = {"valid": "✓ valid", "qualified": "! qualified", "invalid": "✕ invalid"}
@@ -18,10 +19,8 @@ def of_page(page: model.Page) -> str:
         parts += [of_chart(chart, 3, MOST_ROWS).strip() for chart in section.charts]
     if page.parameters or page.decisions:
         parts.append("## Method")
-    if page.parameters:
-        parts.append("\n".join(f"- **{_escaped(name)}**: {_escaped(text)}" for name, text in page.parameters))
-    if page.decisions:
-        parts.append("\n".join(f"- **{_escaped(name)}**: {_escaped(text)}" for name, text in page.decisions))
+    parts += ["\n".join(f"- **{_escaped(name)}**: {_escaped(text)}" for name, text in pairs)
+              for pairs in (page.parameters, page.decisions)]
     return "\n\n".join(part for part in parts if part) + "\n"
 
 
@@ -64,8 +63,8 @@ def _cell(head: cells.Head, row: model.Row) -> str:
 def _drives(page: model.Page) -> str:
     lines = []
     for entry in page.entries:
-        facts = ", ".join(f"{name} {', '.join(map(str, value)) if isinstance(value, list | tuple) else value}"
-                          for name, value in entry.facts.items() if value not in (None, ""))
+        facts = ", ".join(f"{name} {fact_words(value)}" for name, value in entry.facts.items()
+                          if value not in (None, ""))
         reasons = "; ".join(reason["text"] for reason in entry.verdict.get("reasons", []))
         mark = " (highlighted)" if entry.highlighted else ""
         level = _SIGNS.get(entry.verdict["level"], entry.verdict["level"])
