@@ -125,14 +125,11 @@ def _full_over_empty(figures: dict[str, Any]) -> dict[str, Any]:
         if empty not in figures:
             continue
         full_mixes, empty_mixes = figures[full]["mixes"], figures[empty]["mixes"]
-        ratios[full] = {
-            "empty": empty,
-            "mixes": {mix: ratio(full_mixes[mix]["mb_s"], empty_mixes[mix]["mb_s"])
-                      for mix in full_mixes if mix in empty_mixes},
-            "mean": ratio(figures[full]["mean"]["mb_s"], figures[empty]["mean"]["mb_s"]),
-            "geometric_mean": geometric_mean([ratio(full_mixes[mix]["mb_s"], empty_mixes[mix]["mb_s"])
-                                              for mix in full_mixes if mix in empty_mixes]),
-        }
+        mixes = {mix: ratio(full_mixes[mix]["mb_s"], empty_mixes[mix]["mb_s"])
+                 for mix in full_mixes if mix in empty_mixes}
+        ratios[full] = {"empty": empty, "mixes": mixes,
+                        "mean": ratio(figures[full]["mean"]["mb_s"], figures[empty]["mean"]["mb_s"]),
+                        "geometric_mean": geometric_mean(list(mixes.values()))}
     return ratios
 
 
