@@ -16,7 +16,7 @@ from blkreel.analysis.compare import interference_file, paired, second_pass
 from blkreel.analysis.compare.interference import interference
 from blkreel.analysis.metrics.measure import measure
 from blkreel.analysis.report import document, present
-from blkreel.analysis.scale import ReadOptions, partial_cache
+from blkreel.analysis.scale import ReadOptions, measure_fleet, partial_cache
 from blkreel.common.errors import TraceError
 from blkreel.traces.format.reader import open_trace
 from blkreel.traces.format.schema import OPS, RUN_SCHEMA
@@ -38,8 +38,11 @@ def runs(tmp_path):
 def page(named, **read_options):
     """The document behind a page of a trace or of several. As JSON: the pictures of a page take most of the time."""
     named = named if isinstance(named, list) else [named]
-    make, what = (present.report, named[0]) if len(named) == 1 else (present.compare, named)
-    return make(what, named[0].parent / "page.json", force=True, read_options=ReadOptions(jobs=1, **read_options))
+    options = {"force": True, "read_options": ReadOptions(jobs=1, **read_options)}
+    if len(named) == 1:
+        return present.report(named[0], named[0].parent / "page.json", **options)
+    fleet = measure_fleet(named, read_options=options["read_options"])
+    return present.compare_fleet(fleet, named[0].parent / "page.json", **options)
 
 
 def found_in(told):
