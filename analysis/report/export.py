@@ -163,7 +163,7 @@ def only(page: model.Page, drives: set[str]) -> model.Page:
             replace(chart, spec=chart.spec and without(chart.spec, hidden), table=replace(
                 chart.table, rows=tuple(row for row in chart.table.rows if row.entry not in hidden)))
             for chart in section.charts)
-        sections.append(model.Section(section.id, section.title, charts, section.lead))
+        sections.append(replace(section, charts=charts))
     return replace(page, sections=tuple(sections), entries=tuple(
         entry for entry in page.entries if entry.key in drives))
 

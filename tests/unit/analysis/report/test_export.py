@@ -130,7 +130,9 @@ def test_only_some_drives_are_exported(told):
     rows = list(csv.DictReader(io.StringIO(export.write(
         export.only(told[1], {"In memory"}), "csv", chart="s0-read-wait"))))
     assert [row["drive"] for row in rows] == ["In memory"]
-    (chart,) = [chart for chart in export.only(told[1], {"In memory"}).sections[0].charts if chart.id == "s0-read-wait"]
+    section = export.only(told[1], {"In memory"}).sections[0]
+    assert section.source and section.source == told[1].sections[0].source, "stands below a picture"
+    (chart,) = [chart for chart in section.charts if chart.id == "s0-read-wait"]
     spec = json.dumps(chart.spec)
     assert "On disk" not in spec.replace('highlight', '') and "In memory" in spec
 
