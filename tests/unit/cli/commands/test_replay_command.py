@@ -265,6 +265,16 @@ def test_until_valid_is_bounded(repeated, tmp_path):
     assert without_number.returncode == 2 and "add --repeat" in without_number.stderr
 
 
+def test_a_directory_of_other_files_is_not_replaced(repeated, tmp_path):
+    runs = tmp_path / "runs"
+    runs.mkdir()
+    (runs / "thesis.tex").write_text("mine")
+    for options in ((), ("--force",)):
+        result = repeated("--repeat", "1", *options)
+        assert result.returncode == 1, result.stderr
+    assert [path.name for path in runs.iterdir()] == ["thesis.tex"]
+
+
 def test_a_file_with_data_is_overwritten_only_if_the_command_names_it(blkreel, trace, tmp_path):
     document, other = tmp_path / "documents.tar", tmp_path / "copy.parquet"
     document.write_bytes(b"precious" * (4 << 20))
