@@ -117,8 +117,6 @@ def test_the_page_holds_every_table_its_method_and_nothing_from_elsewhere(tmp_pa
         present.report_test(tmp_path / "t", page)
 
 
-# The installed command.
-
 def cached(tmp_path, place, fast, label="A drive", **more):
     test = MadeTest(tmp_path / place, "cache", **more)
     test.told["label"] = label
@@ -188,3 +186,12 @@ def test_different_tests_are_not_compared(tmp_path):
         present.compare_results(present.read_tests(paths))
     with pytest.raises(UsageError, match="named twice"):
         present.compare_results(present.read_tests([paths[0], paths[0]]))
+
+
+def test_the_commands_take_tests(blkreel, tmp_path):
+    paths = [cached(tmp_path, name, 100) for name in "ab"]
+    for words, text in ((["report", paths[0]], "105 MB"), (["compare", *paths], "0 ns · A drive (b)")):
+        page = tmp_path / f"{words[0]}.html"
+        shown = blkreel(*words, "-o", page).stdout
+        assert text in shown and f"Page: {page}" in shown and page.exists()
+        assert blkreel(*words, "-o", page, check=False).returncode == 1, "it exists"
