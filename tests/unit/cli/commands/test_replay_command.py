@@ -126,6 +126,22 @@ def test_each_repetition_starts_from_the_state_of_the_first(blkreel, repeated, i
     assert result.stderr.count("again") == 1, "the first run found the state as it was prepared"
 
 
+def test_runs_that_differ_in_an_input_are_no_repetitions(blkreel, make_trace, tmp_path):
+    """The map, the device, and the arguments of a map. A comparison states what differs, and decides no condition."""
+    trace = make_trace(submit_ns=np.arange(2000) * MS // 10, offset_bytes=np.arange(2000) * 65536 % (16 << 20),
+                       length_bytes=4096, op=OPS["read"], device=np.arange(2000) % 2)
+    drive = "nil:256MiB,read_latency=200us,channels=1,clock=virtual"
+    for name, options in {"a": (), "b": ("--map", "tile=2"), "c": ("--map", "tile=4")}.items():
+        blkreel("replay", trace, "--device", "0", "--on", drive, "-o", tmp_path / name, "--label", "A", *options)
+    blkreel("replay", trace, "--device", "1", "--on", drive, "-o", tmp_path / "d", "--label", "A")
+    runs = [tmp_path / name for name in "abcd"]
+    document = json.loads(blkreel("compare", *runs, "--json").stdout)
+    assert [[entry["n"] for entry in section["entries"]] for section in document["sections"]] == [[1, 1, 1], [1]]
+    assert any(note.startswith("map is not the same: ") and "tile, copies 2" in note for note in document["notes"])
+    decided = blkreel("compare", *runs[:2], "--fail-if", "read_wait > +10%", "--allow-simulated", check=False)
+    assert decided.returncode == 3 and "map is not the same" in decided.stderr
+
+
 BESIDE = ("--background", "writes=1MB/s")
 # Each option of `replay` -> option sets that differ from the usual one in it; without any it is no input of a result.
 # Threads and polling are none of a simulated drive (tests/unit/traces/format/test_condition.py).
