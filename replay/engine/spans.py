@@ -32,10 +32,8 @@ class LateEnd:
     _begin_ns: int = 0
     _end_ns: int | None = None
 
-    def add(self, rows: Batch) -> None:
-        """In the order of completion."""
-        row, submit_ns, complete_ns = (rows[name][rows["source_row"] >= 0] for name in ("source_row", "submit_ns",
-                                                                                       "complete_ns"))
+    def add(self, row: np.ndarray, submit_ns: np.ndarray, complete_ns: np.ndarray) -> None:
+        """row: of the trace. In the order of completion."""
         if not len(row):
             return
         last_rows = np.maximum.accumulate(np.append(self._last_row, row))
@@ -61,21 +59,23 @@ class LateEnd:
 
 
 class RunSpan:
-    """From the first submit to the last completion, of all I/O and of workload I/O."""
+    """From the first submit to the last completion, of all I/O and of workload I/O.
 
-    def __init__(self) -> None:
+    finds_late_end: takes 20 ns of an I/O, and rows with source_row.
+    """
+
+    def __init__(self, finds_late_end: bool = False) -> None:
         self._all_ns: tuple[int, int] | None = None
         self._workload_ns: tuple[int, int] | None = None
-        self._late_ends = LateEnd(), LateEnd()  # of all, of the workload
+        self._late_ends = (LateEnd(), LateEnd()) if finds_late_end else ()  # of all, of the workload
 
     def add(self, rows: Batch) -> None:
         self._all_ns = _widened(self._all_ns, rows["submit_ns"], rows["complete_ns"])
         is_workload = (rows["flags"] & FLAGS["own"]) != 0
-        of_workload = {name: column[is_workload] for name, column in rows.items()}
-        self._workload_ns = _widened(self._workload_ns, of_workload["submit_ns"], of_workload["complete_ns"])
-        if "source_row" in rows:
-            for late_end, part in zip(self._late_ends, (rows, of_workload), strict=True):
-                late_end.add(part)
+        self._workload_ns = _widened(self._workload_ns, rows["submit_ns"][is_workload],
+                                     rows["complete_ns"][is_workload])
+        for late_end, mask in zip(self._late_ends, (slice(None), is_workload), strict=False):
+            late_end.add(*(rows[name][mask] for name in ("source_row", "submit_ns", "complete_ns")))
 
     @property
     def wall_ns(self) -> int:
@@ -89,7 +89,7 @@ class RunSpan:
     @property
     def late_end(self) -> LateEnd:
         """Of workload I/O; of all I/O if none is marked."""
-        return self._late_ends[self._workload_ns is not None]
+        return self._late_ends[self._workload_ns is not None] if self._late_ends else LateEnd()
 
     @property
     def load_time_ns(self) -> int:

@@ -121,7 +121,7 @@ def predict(trace: Trace, drive: SimulatedDrive, device: int | None, progress: P
     if compute is not None:
         pace = with_compute(pace, compute)
     plan = plan_trace(trace, target, pace=pace, idle=ALL_IDLE, prefill=False, device=device)
-    span, metrics, counts, written_bytes = RunSpan(), QueueMetrics(), PlannedCounts(), 0
+    span, metrics, counts, written_bytes = RunSpan(finds_late_end=True), QueueMetrics(), PlannedCounts(), 0
 
     def take(rows: Batch) -> None:
         nonlocal written_bytes

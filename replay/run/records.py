@@ -126,7 +126,8 @@ class RunRecords:
     errors, and totals by target; the others are of the foreground. fitted: only on a drive that was fitted.
     """
 
-    def __init__(self, spool: Spool | None, backgrounds: Backgrounds | None = None, fitted: FittedReads | None = None):
+    def __init__(self, spool: Spool | None, backgrounds: Backgrounds | None = None, fitted: FittedReads | None = None,
+                 finds_late_end: bool = False):
         self.issued = IoChecksum()
         self.issued_ops = self.completed_ops = self.unfinished_ops = 0
         self.backgrounds = backgrounds
@@ -134,7 +135,7 @@ class RunRecords:
         self.error_ops = 0
         self.first_error: str | None = None
         self.errors: Counter[str] = Counter()  # by error_kind()
-        self.span = RunSpan()
+        self.span = RunSpan(finds_late_end)
         self.reads = ReadTimes()
         self.write_flags: dict[str, int] = {}  # bytes of the writes that the drives got with each of WRITE_FLAGS
         self.last_submit_ns = 0

@@ -158,7 +158,7 @@ class _Run:
         facts = _fitted_facts(self.plan.target) if beside else None
         self._records = RunRecords(
             self._spool, Backgrounds(beside.backgrounds, beside.start_ns, beside.lead_ns) if beside else None,
-            FittedReads(facts) if facts else None)
+            FittedReads(facts) if facts else None, any(pace.dependent for pace in self.plan.paces))
         self._planned: list[tuple[Lane, IoChecksum]] = []
         self._recorder = Recorder(replay.options.telemetry, self.plan.targets, self.output.path, replay.force)
         self._certificate = Certificate(any(not pace.saturating for pace in self.plan.paces))

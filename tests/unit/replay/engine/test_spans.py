@@ -81,7 +81,7 @@ def test_a_late_end_has_the_last_ios_after_a_pause_that_others_follow_in_the_tra
     for place in random.integers(0, count, moved):
         row = np.append(np.delete(row, place), row[place])
     rows = {"submit_ns": submit_ns, "complete_ns": submit_ns + 500_000, "source_row": row, "flags": 0 * row}
-    span = RunSpan()
+    span = RunSpan(finds_late_end=True)
     for part in np.array_split(np.arange(count), parts):
         span.add({name: column[part] for name, column in rows.items()})
     found = span.late_end
