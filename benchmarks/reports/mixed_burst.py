@@ -19,6 +19,7 @@ from blkreel.analysis.metrics.measure import run_columns_of
 from blkreel.analysis.metrics.partials.formulas import mb_per_s
 from blkreel.analysis.metrics.partials.keep_up import KEPT_UP_SHARE
 from blkreel.analysis.metrics.partials.timeline import Timeline
+from blkreel.analysis.report.columns import WITHHELD
 from blkreel.analysis.stats.intervals import geometric_mean
 from blkreel.benchmarks import metric
 from blkreel.benchmarks.charts.chart_context import MB_S, ChartContext, efficiency, ranking, state_section
@@ -36,6 +37,8 @@ from blkreel.benchmarks.results.document import (
     over_repeats,
     ratio,
     steps_over_repeats,
+    withheld_of,
+    withhold,
     without,
 )
 from blkreel.benchmarks.step import BenchmarkStep
@@ -75,8 +78,9 @@ class Burst:
 
 @dataclass
 class Measured:
-    """reads, writes: bursts by number."""
+    """withheld: metrics, by the verdict. reads, writes: bursts by number."""
 
+    withheld: frozenset[str]
     partial: Partial
     stats: StepStats
     timeline: Timeline | None
@@ -106,7 +110,7 @@ def _measure(directory: Path, trace: Trace) -> Measured:
                                               if stream == planned}
     keep_up = writer_keep_up(of_plan, streams, stats.end_ns)
     partial = metrics.finish()
-    return Measured(partial, stats, partial.timeline, keep_up, exposure_of(trace), reads, writes)
+    return Measured(withheld_of(trace), partial, stats, partial.timeline, keep_up, exposure_of(trace), reads, writes)
 
 
 _BurstKey = tuple[int, int]  # stream, number in it
@@ -185,6 +189,8 @@ def _add_state(content: Content, state: str, by_role: dict[str, dict[int, tuple[
     slowdowns = [geometric_mean([row["slowdown"] for row in rows if row["repeat"] == repeat])
                  for repeat in sorted(mixed)]
     figures |= over_repeats("slowdown", slowdowns) if slowdowns else {"slowdown": None}
+    figures = withhold(figures, _OF_BOTH, {key for own in by_role.values() for _, run in own.values()
+                                           for key in run.withheld})
     figures["bursts"] = {
         str(row["burst"]) if row["repeat"] == 1 else f"{row['burst']}-{row['repeat']}":
         without(row, "at_ns", "ops", "bytes", "mb_s", "why") for row in rows}
@@ -218,17 +224,20 @@ def _burst_rows(repeat: int, run: Measured, baseline: dict[int, tuple[BenchmarkS
     for number in sorted(run.reads):
         burst = run.reads[number]
         alone = own[1].reads.get(number) if own else None
-        yield {"repeat": repeat, "burst": number, "at_ns": burst.submit_ns - run.stats.begin_ns, "ops": burst.ops,
+        row = {"repeat": repeat, "burst": number, "at_ns": burst.submit_ns - run.stats.begin_ns, "ops": burst.ops,
                "bytes": burst.bytes, "makespan_ns": burst.makespan_ns,
                "mb_s": mb_per_s(burst.bytes, burst.makespan_ns),
                "baseline_ns": alone.makespan_ns if alone else None,
                "slowdown": ratio(burst.makespan_ns, alone.makespan_ns if alone else None),
                "why": {} if alone else dict.fromkeys(("baseline_ns", "slowdown"), "no baseline")}
+        yield withhold(withhold(row, {**_OF_BOTH, "makespan_ns": "read_wait", "mb_s": "read_wait"}, run.withheld),
+                       {**_OF_BOTH, "baseline_ns": "read_wait"}, own[1].withheld if own else ())
 
 
 def _role_figures(repeats: list[Measured]) -> Figures:
     numbers = figures(sum_of(repeat.partial for repeat in repeats))
-    content = {
+    withheld = {key for repeat in repeats for key in repeat.withheld}
+    content = withhold({
         **without(steps_over_repeats([repeat.stats for repeat in repeats], "average_w", "mb_per_j"), "why"),
         **over_repeats("read_wait_ns", [repeat.read_makespan_ns or None for repeat in repeats]),
         **over_repeats("read_service_time_ns", [repeat.partial.read.service_ns or None for repeat in repeats]),
@@ -236,9 +245,11 @@ def _role_figures(repeats: list[Measured]) -> Figures:
         **over_repeats("write_burst_mb_s", [_burst_rate(repeat.writes) for repeat in repeats]),
         **over_repeats("write_service_ns", [repeat.partial.write.service_ns or None for repeat in repeats]),
         "read_bursts": sum(len(repeat.reads) for repeat in repeats),
-        "write_bursts": sum(len(repeat.writes) for repeat in repeats)}
+        "write_bursts": sum(len(repeat.writes) for repeat in repeats)}, _OF_ROLE, withheld)
     for kind in ("read", "write"):
-        content[f"{kind}_latency"] = numbers[kind]["latency"]
+        latency = numbers[kind]["latency"]
+        percentiles = {key: f"{kind}_{key.removesuffix('_ns')}" for key in latency if key.startswith("p")}
+        content[f"{kind}_latency"] = withhold(latency, percentiles, withheld)
         content[f"{kind}_waiting"] = numbers[kind]["waiting"]
     return content
 
@@ -268,6 +279,8 @@ def _waiting_rows(figures: Figures) -> list[Figures]:
                    "latency_p99_ns": own["p99_ns"], **waiting}
             row["why"] = {key: f"n too small (n={own['n']:,})" for key in (*PERCENTILES, "latency_p99_ns")
                           if row[key] is None}
+            if "p99_ns" in own.get("why", {}):
+                row["why"]["latency_p99_ns"] = own["why"]["p99_ns"]
             rows.append(row)
     return rows
 
@@ -306,6 +319,10 @@ WAITING = [metric.duration("p50_ns", "half of the waiting in I/Os up to", _WEIGH
 BURSTS = [metric.duration("makespan_ns", "Beside", "max(complete) − min(submit) of its reads"),
           metric.duration("baseline_ns", "Alone", "the same burst alone", ""),
           metric.number("slowdown", "Slowdown", "", "beside / alone", "lower")]
+# As of withhold(): of one run, and of one beside another.
+_OF_ROLE = {WAIT.key: "read_wait", SERVICE_TIME.key: "read_service_time", "read_burst_mb_s": "read_wait",
+            "write_burst_mb_s": "write_wait", "write_service_ns": "write_service_time"}
+_OF_BOTH = {SLOWDOWN.key: "read_wait"}
 _SUMMARY = [_RUN, *metric.with_spread([WAIT, SERVICE_TIME, *THROUGHPUTS, SLOWDOWN, *metric.POWER]), metric.REPEATS]
 _WAITING = [_RUN, *WAITING, metric.MEAN_LATENCY, metric.duration("latency_p99_ns", "p99"), metric.MAX_LATENCY,
             metric.OPS]
@@ -452,18 +469,22 @@ def _tail_charts(context: ChartContext) -> Iterator[Chart]:
         groups = [((MIXED, BASELINE), "read-tail", "Read latency"), ((MIXED,), "write-tail", "Write latency")]
     for roles, id_, title in groups:
         kind = "write" if id_.startswith("write") else "read"
-        tails, metric_rows = [], []
+        tails, metric_rows, hidden = [], [], []
         for drive in context.drives:
             for role in roles:
                 for series in drive.series("tail", state=context.state, role=role, kind=kind)[:1]:
                     (line,) = series["lines"]
                     row = MetricRow(drive, context.at(role, f"{kind}_latency"), {"of": role})
-                    percentiles = [(name, share, value.value) for name, share in _PERCENTILES.items() if (
-                        value := drive.value(*row.base, f"{name.replace('.', '_')}_ns")).value is not None]
+                    metric_rows.append(row)
+                    values = {name: drive.value(*row.base, f"{name.replace('.', '_')}_ns") for name in _PERCENTILES}
+                    if any(value.why == WITHHELD for value in values.values()):
+                        hidden.append(drive.key)
+                        continue
+                    percentiles = [(name, share, values[name].value) for name, share in _PERCENTILES.items()
+                                   if values[name].value is not None]
                     tails.append(Tail(drive.key, ROLES[role], series["of"]["n"],
                                       list(zip(line["x"], line["y"], strict=True)), percentiles))
-                    metric_rows.append(row)
-        if not tails:
+        if not metric_rows:
             continue
         rank = "nearest rank x[⌈n p⌉ − 1] of the sorted complete − submit; only where n (1 − p) ≥ 10"
         table = metric_table(context.titled(f"{title}: percentiles"), metric_rows, [
@@ -473,8 +494,9 @@ def _tail_charts(context: ChartContext) -> Iterator[Chart]:
         yield context.chart(
             id_, title, _with_reasons(table), tail_chart(
                 f"{title}: share of I/Os that took at least a time", tails,
-                context.style([ROLES[role] for role in roles]), f"{kind} latency"), "lower",
-            "Further left is better. Faint where fewer than 10 I/Os lie beyond: too few for a percentile.")
+                context.style([ROLES[role] for role in roles]), f"{kind} latency") if tails else None, "lower",
+            "Further left is better. Faint where fewer than 10 I/Os lie beyond: too few for a percentile.",
+            [f"Without a curve, because a value is withheld: {', '.join(dict.fromkeys(hidden))}."] * bool(hidden))
 
 
 def _with_reasons(table: Table) -> Table:

@@ -10,13 +10,21 @@ from blkreel.analysis.charts.model import Chart, Column, Section
 from blkreel.analysis.charts.spec import Axis
 from blkreel.analysis.metrics.accumulator import SECOND_NS
 from blkreel.analysis.metrics.partials.formulas import mb_per_s
+from blkreel.analysis.report.columns import WITHHELD
 from blkreel.analysis.stats.intervals import geometric_mean
 from blkreel.benchmarks import metric
 from blkreel.benchmarks.charts.chart_context import ChartContext, points_of, ranking, state_section
 from blkreel.benchmarks.charts.drives import DriveResults, FigurePath
 from blkreel.benchmarks.charts.tables import MetricRow, metric_table
 from blkreel.benchmarks.results.directory import Runs, Test
-from blkreel.benchmarks.results.document import Content, Figures, by_state, figure_table, over_repeats
+from blkreel.benchmarks.results.document import (
+    Content,
+    Figures,
+    by_state,
+    figure_table,
+    over_repeats,
+    withheld_of,
+)
 from blkreel.benchmarks.step import BenchmarkStep
 from blkreel.benchmarks.step_metrics.step_stats import COLUMNS, BusyTime, StepStats, arrays, energy_note, sensors_of
 from blkreel.common.binning import grouped
@@ -31,19 +39,21 @@ ROLE = "trace"
 
 @dataclass(frozen=True)
 class Playback:
-    """One replay of a trace. sha256: of the trace. bandwidth_mb_s, access_ns: None without reads and writes."""
+    """One replay of a trace. sha256: of the trace. withheld: metrics, by the verdict. bandwidth_mb_s, access_ns: None
+    without reads and writes, and where a metric of them is withheld."""
 
     stats: StepStats
     busy_ns: int
     sha256: str | None
+    withheld: frozenset[str]
 
     @property
     def bandwidth_mb_s(self) -> float | None:
-        return mb_per_s(self.stats.data.bytes, self.busy_ns)
+        return None if self.withheld & {"read_wait", "write_wait"} else mb_per_s(self.stats.data.bytes, self.busy_ns)
 
     @property
     def access_ns(self) -> float | None:
-        return self.stats.data.mean_ns
+        return None if self.withheld & {"read_service_time", "write_service_time"} else self.stats.data.mean_ns
 
 
 def _measure(directory: Path, trace: Trace) -> Playback:
@@ -51,7 +61,7 @@ def _measure(directory: Path, trace: Trace) -> Playback:
     for columns in arrays(trace, COLUMNS):
         stats.feed(columns)
         busy.feed(columns)
-    return Playback(stats, busy.busy_ns, trace.account.source.sha256)
+    return Playback(stats, busy.busy_ns, trace.account.source.sha256, withheld_of(trace))
 
 
 def score(bandwidth_mb_s: float | None, access_ns: float | None) -> float | None:
@@ -128,7 +138,9 @@ def _summary(steps: Iterable[BenchmarkStep], playbacks: Mapping[str, Playback]) 
     missing = [step.title for own in repeats for step in own if step.id not in playbacks]
     if missing or row["score"] is None:
         more = f" and {len(missing) - 1} more" if len(missing) > 1 else ""
-        why = f"missing: {missing[0]}{more}" if missing else "a replay without reads and writes"
+        withheld = any(playback.withheld for own in repeats for step in own if (playback := playbacks.get(step.id)))
+        why = f"missing: {missing[0]}{more}" if missing else WITHHELD if withheld else (
+            "a replay without reads and writes")
         row["why"] = dict.fromkeys(("score", "bandwidth_mb_s", "access_ns"), why)
     return row
 

@@ -1,14 +1,16 @@
 """The parts of a results document: tables, series, and metrics over repeats."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NotRequired, Protocol, TypedDict, TypeVar
 
 from blkreel.analysis.metrics.partials.distributions import Distribution, enough
+from blkreel.analysis.report.columns import WITHHELD
 from blkreel.analysis.stats.intervals import geometric_mean
 from blkreel.benchmarks.metric import BenchmarkMetric
 from blkreel.benchmarks.step_metrics.step_stats import StepStats
-from blkreel.common.verdict import Reason, Verdict
+from blkreel.common.verdict import Reason, Verdict, recorded
+from blkreel.traces.format.trace import Trace
 
 _T = TypeVar("_T")
 
@@ -177,6 +179,24 @@ def over_repeats(key: str, values: Sequence[float | None]) -> Figures:
     present = [value for value in values if value is not None]
     return {key: geometric_mean(values), f"{key}_smallest": min(present) if present else None,
             f"{key}_largest": max(present) if present else None, f"{key}_repeats": list(values)}
+
+
+def withheld_of(trace: Trace) -> frozenset[str]:
+    """The metrics of a run that its verdict withholds."""
+    return frozenset(recorded(trace.account.verdict)["withheld"])
+
+
+def withhold(figures: Figures, metrics: Mapping[str, str], withheld: Collection[str]) -> Figures:
+    """The figures without those, and their spread, whose metric is withheld by the verdict of one of their runs.
+
+    metrics: by the key of a figure, the key of the metric of the registry that it stands or falls with.
+    """
+    why = figures.get("why", {})
+    hidden = [key for key, name in metrics.items() if key in figures and key not in why and name in withheld]
+    if not hidden:
+        return figures
+    spread = [f"{key}_{part}" for key in hidden for part in ("smallest", "largest", "repeats")]
+    return {**without(figures, *spread), **dict.fromkeys(hidden), "why": why | dict.fromkeys(hidden, WITHHELD)}
 
 
 def steps_over_repeats(repeats: Sequence[StepStats], *keys: str) -> Figures:

@@ -41,8 +41,9 @@ def both(*parts):
 
 
 def write_step(directory, rows, *, streams=(), power=None, temperature=None, verdict=None, power_rate_hz=1.0,
-               power_gaps=(), power_missing=None, **run):
-    """The run of one step. power, temperature: (time_ns, value). verdict: reasons. run: more of its account."""
+               power_gaps=(), power_missing=None, withheld=(), **run):
+    """The run of one step. power, temperature: (time_ns, value). verdict: reasons, and withheld metrics. run: more of
+    its account."""
     directory.mkdir(parents=True)
     reasons = list(verdict or [])
     level = "invalid" if any(each["level"] == "invalid" for each in reasons) else "qualified" if reasons else "valid"
@@ -53,7 +54,8 @@ def write_step(directory, rows, *, streams=(), power=None, temperature=None, ver
             "label": "fast drive", "drive": DRIVE, "source": {"path": "a step", "streams": list(streams)},
             "pace": {"name": "depth", "depth": 1}, "idle": {"name": "original", "cap_ns": None, "removed_ns": 0},
             "state": {"name": "full"}, "planned_ops": count, "completed_ops": count, "error_ops": 0, "partial": None,
-            "verdict": {"level": level, "reasons": reasons, "notes": [], "withheld": []}, **run}})
+            "verdict": {"level": level, "reasons": reasons, "notes": [], "withheld": list(withheld)},
+            **run}})
     sensors, samples = {}, {}
     if power is not None or power_missing:
         sensors["power_w"] = sensor("W", "meter X", power_rate_hz, gaps=power_gaps, missing=power_missing)

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from small_trace import write_trace
 from synthetic_tests import MS, MadeTest, closed_loop, rows_of
 
+from blkreel.benchmarks.reports.page import page_of
 from blkreel.benchmarks.reports.registry import REPORTS
 from blkreel.benchmarks.reports.results import results_of
 from blkreel.common import verdict as common_verdict
@@ -246,3 +247,37 @@ def test_write_amplification_is_by_step_and_of_all_steps(tmp_path):
     uncounted = MadeTest(tmp_path / "u", "rounds")
     uncounted.step("round", {"state": "full", "round": 1}, closed_loop(20, MS, op=1))
     assert "Write amplification" not in [each["title"] for each in results_of(uncounted.path)["tables"]]
+
+
+def at(figures, path):
+    *groups, key = path.split("/")
+    for name in groups:
+        figures = figures[name]
+    return figures[key], figures.get("why", {}).get(key)
+
+
+@pytest.mark.parametrize(("report", "withheld", "missing", "present"), [
+    ("mixed-burst", ["read_wait"], ["mixed/read_wait_ns", "mixed/read_burst_mb_s", "slowdown"],
+     ["mixed/read_service_time_ns", "mixed/write_burst_mb_s", "mixed/read_latency/p50_ns"]),
+    ("mixed-burst", ["read_p50"], ["mixed/read_latency/p50_ns"],
+     ["mixed/read_wait_ns", "slowdown", "mixed/write_latency/p50_ns"]),
+    ("qd1", ["read_p99"], ["qd1/random-read-4K/p99_ns"], ["qd1/random-read-4K/mean_ns", "qd1/random-read-4K/kiops"]),
+    ("trace", ["read_wait", "read_p99"], ["data_rate_mb_s", "reads/p99_ns", "all/p99_ns"],
+     ["wall_rate_mb_s", "reads/mean_ns", "writes/p99_ns"]),
+    ("trace-passes", ["write_service_time"], ["score", "access_ns"], ["bandwidth_mb_s"])])
+def test_a_figure_whose_metric_a_verdict_withholds_is_missing(tmp_path, report, withheld, missing, present):
+    test = MadeTest(tmp_path / "t", report)
+    number = np.arange(4000)
+    rows = rows_of(number * MS, MS // 2, op=number % 2, length_bytes=4096, burst=number // 2000, stream=number % 2,
+                   due_ns=number * MS)
+    for index, (role, labels) in enumerate(ROLES[report]):
+        test.step(role, labels, rows, withheld=() if index else withheld)
+    document = results_of(test.path)
+    figures = next(iter(document["figures"]["states"].values()))
+    for path in missing:
+        assert at(figures, path) == (None, "withheld"), path
+    assert all(at(figures, path)[0] is not None for path in present)
+    charts = [chart for section in page_of(document).sections for chart in section.charts]
+    if withheld == ["read_p50"]:
+        (tail,) = [chart for chart in charts if chart.id == "read-tail"]
+        assert tail.notes == ("Without a curve, because a value is withheld: fast drive.",)
