@@ -5,6 +5,7 @@ import tempfile
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import pytest
 from cases import cases
 from hypothesis import given
@@ -59,6 +60,67 @@ def test_any_rows_give_a_document_that_json_can_hold(report, columns, batch):
         whole_batches = Trace.batches
         patch.setattr(Trace, "batches", lambda self, names=None: whole_batches(self, names, batch))
         assert json.dumps(results_of(test.path), allow_nan=False) == whole
+
+
+def busy_ns(t):
+    reach = t.complete_ns.cummax().shift(fill_value=t.submit_ns.min())
+    return (t.complete_ns - t.submit_ns.where(t.submit_ns > reach, reach)).clip(lower=0).sum()
+
+
+@cases(5)
+@given(rows())
+def test_plain_pandas_gives_the_same_figures(columns):
+    with tempfile.TemporaryDirectory() as place:
+        documents = {}
+        for report in ("mixes", "depths", "trace", "mixed-burst", "trim"):
+            test = MadeTest(Path(place) / report, report)
+            test.step(*ROLES[report][0], columns)
+            documents[report] = results_of(test.path)["figures"]
+    t = pd.DataFrame(columns)
+    t = t[t.latency_ns >= 0].assign(complete_ns=t.submit_ns + t.latency_ns)
+    data, reads, writes = t[t.op < 2], t[t.op == 0], t[t.op == 1]
+    span_ns = t.complete_ns.max() - t.submit_ns.min() if len(t) else 0
+
+    mix = documents["mixes"]["states"]["full"]["mixes"]["50"]
+    assert mix["mb_s"] == (pytest.approx(data.length_bytes.sum() / span_ns * 1000) if span_ns else None)
+    assert mix["read_mean_ns"] == (pytest.approx(reads.latency_ns.mean()) if len(reads) else None)
+    depth = documents["depths"]["states"][""]["depths"]["4"]
+    assert depth["max_ns"] == (data.latency_ns.max() if len(data) else None)
+    assert depth["little"] == (pytest.approx(data.latency_ns.sum() / span_ns / 4) if span_ns else None)
+
+    trace = documents["trace"]["states"]["full"]
+    assert trace["data_rate_mb_s"] == (pytest.approx(data.length_bytes.sum() / busy_ns(t) * 1000) if len(t) else None)
+    for name, part in (("all", data), ("reads", reads), ("writes", writes)):
+        assert trace[name]["ops"] == len(part)
+        assert trace[name]["mean_ns"] == (pytest.approx(part.latency_ns.mean()) if len(part) else None)
+
+    def bursts(part):
+        labeled = part[part.burst >= 0].groupby(["stream", "burst"])
+        return labeled.agg(begin=("submit_ns", "min"), end=("complete_ns", "max"), bytes=("length_bytes", "sum"))
+
+    mixed = documents["mixed-burst"]["states"][""]["mixed"]
+    for kind, part in (("read", reads), ("write", writes)):
+        table = bursts(part)
+        makespan = (table.end - table.begin).sum()
+        assert mixed[f"{kind}_burst_mb_s"] == (pytest.approx(table.bytes.sum() / makespan * 1000) if makespan else None)
+
+    discards = t[t.op == 3]
+    response = data.complete_ns - data.due_ns
+    met = pd.Series(False, index=data.index)
+    slowest = []
+    for discard in discards.itertuples():
+        mine = (data.due_ns < discard.complete_ns) & (data.complete_ns > discard.submit_ns)
+        met |= mine
+        slowest.append(response[mine].max() if mine.any() else np.nan)
+    (extents,) = documents["trim"]["extents"].values()
+    assert extents["extents"] == len(discards)
+    alone = response[~met].sort_values()
+    assert extents["background_median_ns"] == (alone.iloc[-(-len(alone) // 2) - 1] if len(alone) else None)
+    if len(alone):
+        points = pd.DataFrame({"x": discards.length_bytes.to_numpy() / 1e9,
+                               "y": (np.array(slowest, float) - extents["background_median_ns"]) / 1e9}).dropna()
+        if points.x.nunique() > 1:
+            assert extents["added_s_per_gb"] == pytest.approx(np.polyfit(points.x, points.y, 1)[0], rel=1e-6, abs=1e-9)
 
 
 # What is missing is named, and never made up.
