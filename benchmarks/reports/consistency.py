@@ -28,7 +28,7 @@ from blkreel.benchmarks.step import BenchmarkStep
 from blkreel.benchmarks.step_metrics import Array
 from blkreel.benchmarks.step_metrics.fine_bins import FineBins
 from blkreel.benchmarks.step_metrics.stalls import Stalls, find
-from blkreel.benchmarks.step_metrics.step_stats import COLUMNS, Sensors, StepStats, arrays, energy_note, sensors_of
+from blkreel.benchmarks.step_metrics.step_stats import COLUMNS, Sensors, StepStats, arrays, energy_note
 from blkreel.common import units
 from blkreel.common.verdict import step_reason
 from blkreel.replay.prepare.steady_state import ROUNDS, is_steady
@@ -104,7 +104,7 @@ class Measured:
 
 
 def _measure(directory: Path, trace: Trace) -> Measured:
-    stats = StepStats(sensors_of(directory))
+    stats = StepStats.of(directory, trace)
     bins: FineBins | None = None
     per_second: Array = np.zeros(0, np.int64)
     for columns in arrays(trace, COLUMNS):

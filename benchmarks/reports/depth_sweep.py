@@ -23,6 +23,7 @@ from blkreel.benchmarks.results.document import (
     ratio,
     state_label,
     steps_over_repeats,
+    withhold,
     without,
 )
 from blkreel.benchmarks.step import BenchmarkStep
@@ -102,8 +103,9 @@ def sweep_series(state: str, rows: list[Figures]) -> Iterator[FigureSeries]:
 def _row(depth: int, repeats: list[StepStats]) -> Figures:
     pooled = sum_of(stats.data for stats in repeats)
     service_ns, span_ns = pooled.service_ns, sum(stats.makespan_ns for stats in repeats)
-    return {"depth": depth, **steps_over_repeats(repeats, "mb_s", "iops", "average_w", "mb_per_j"),
-            "mean_ns": pooled.mean_ns, "max_ns": pooled.max_ns, "little": ratio(ratio(service_ns, span_ns), depth)}
+    row = {"depth": depth, **steps_over_repeats(repeats, "mb_s", "iops", "average_w", "mb_per_j"),
+           "mean_ns": pooled.mean_ns, "max_ns": pooled.max_ns, "little": ratio(ratio(service_ns, span_ns), depth)}
+    return withhold(row, {"mean_ns": ("read_service_time", "write_service_time")}, repeats)
 
 
 def lowest_enough(points: list[tuple[int, float | None]]) -> int | None:

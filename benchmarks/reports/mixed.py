@@ -23,6 +23,7 @@ from blkreel.benchmarks.results.document import (
     over_repeats,
     ratio,
     steps_over_repeats,
+    withhold,
     without,
 )
 from blkreel.benchmarks.step_metrics.step_stats import ClassStats, StepStats, energy_note, step_stats
@@ -70,10 +71,11 @@ def report(test: Test, runs: Runs) -> Content:
 
 
 def _row(mix: int, repeats: list[StepStats]) -> Figures:
-    return {"mix": mix, **steps_over_repeats(repeats, "mb_s", "iops", "average_w", "mb_per_j"),
-            "bytes": sum(stats.data.bytes for stats in repeats), "time_ns": sum(stats.makespan_ns for stats in repeats),
-            "read_mean_ns": _pooled_mean([stats.reads for stats in repeats]),
-            "write_mean_ns": _pooled_mean([stats.writes for stats in repeats])}
+    row = {"mix": mix, **steps_over_repeats(repeats, "mb_s", "iops", "average_w", "mb_per_j"),
+           "bytes": sum(stats.data.bytes for stats in repeats), "time_ns": sum(stats.makespan_ns for stats in repeats),
+           "read_mean_ns": _pooled_mean([stats.reads for stats in repeats]),
+           "write_mean_ns": _pooled_mean([stats.writes for stats in repeats])}
+    return withhold(row, {f"{op}_mean_ns": [f"{op}_service_time"] for op in ("read", "write")}, repeats)
 
 
 def _pooled_mean(stats: list[ClassStats]) -> float | None:

@@ -37,13 +37,12 @@ from blkreel.benchmarks.results.document import (
     over_repeats,
     ratio,
     steps_over_repeats,
-    withheld_of,
     withhold,
     without,
 )
 from blkreel.benchmarks.step import BenchmarkStep
 from blkreel.benchmarks.step_metrics import Array
-from blkreel.benchmarks.step_metrics.step_stats import COLUMNS, StepStats, arrays, energy_note, sensors_of
+from blkreel.benchmarks.step_metrics.step_stats import COLUMNS, StepStats, arrays, energy_note
 from blkreel.common import units
 from blkreel.common.binning import sum_of
 from blkreel.common.verdict import step_reason
@@ -78,9 +77,8 @@ class Burst:
 
 @dataclass
 class Measured:
-    """withheld: metrics, by the verdict. reads, writes: bursts by number."""
+    """reads, writes: bursts by number."""
 
-    withheld: frozenset[str]
     partial: Partial
     stats: StepStats
     timeline: Timeline | None
@@ -95,7 +93,7 @@ class Measured:
 
 
 def _measure(directory: Path, trace: Trace) -> Measured:
-    stats, metrics = StepStats(sensors_of(directory)), MetricsAccumulator(file_bytes=trace.footer.size_bytes)
+    stats, metrics = StepStats.of(directory, trace), MetricsAccumulator(file_bytes=trace.footer.size_bytes)
     bursts: dict[int, dict[_BurstKey, Burst]] = {OPS["read"]: {}, OPS["write"]: {}}
     for columns in arrays(trace, [*METRIC_COLUMNS, *run_columns_of(trace), "stream"]):
         stats.feed({name: columns[name] for name in COLUMNS})
@@ -110,7 +108,7 @@ def _measure(directory: Path, trace: Trace) -> Measured:
                                               if stream == planned}
     keep_up = writer_keep_up(of_plan, streams, stats.end_ns)
     partial = metrics.finish()
-    return Measured(withheld_of(trace), partial, stats, partial.timeline, keep_up, exposure_of(trace), reads, writes)
+    return Measured(partial, stats, partial.timeline, keep_up, exposure_of(trace), reads, writes)
 
 
 _BurstKey = tuple[int, int]  # stream, number in it
@@ -189,8 +187,7 @@ def _add_state(content: Content, state: str, by_role: dict[str, dict[int, tuple[
     slowdowns = [geometric_mean([row["slowdown"] for row in rows if row["repeat"] == repeat])
                  for repeat in sorted(mixed)]
     figures |= over_repeats("slowdown", slowdowns) if slowdowns else {"slowdown": None}
-    figures = withhold(figures, _OF_BOTH, {key for own in by_role.values() for _, run in own.values()
-                                           for key in run.withheld})
+    figures = withhold(figures, _OF_BOTH, [run.stats for own in by_role.values() for _, run in own.values()])
     figures["bursts"] = {
         str(row["burst"]) if row["repeat"] == 1 else f"{row['burst']}-{row['repeat']}":
         without(row, "at_ns", "ops", "bytes", "mb_s", "why") for row in rows}
@@ -230,26 +227,26 @@ def _burst_rows(repeat: int, run: Measured, baseline: dict[int, tuple[BenchmarkS
                "baseline_ns": alone.makespan_ns if alone else None,
                "slowdown": ratio(burst.makespan_ns, alone.makespan_ns if alone else None),
                "why": {} if alone else dict.fromkeys(("baseline_ns", "slowdown"), "no baseline")}
-        yield withhold(withhold(row, {**_OF_BOTH, "makespan_ns": "read_wait", "mb_s": "read_wait"}, run.withheld),
-                       {**_OF_BOTH, "baseline_ns": "read_wait"}, own[1].withheld if own else ())
+        yield withhold(withhold(row, dict.fromkeys(("makespan_ns", "mb_s", *_OF_BOTH), ("read_wait",)), [run.stats]),
+                       dict.fromkeys(("baseline_ns", *_OF_BOTH), ("read_wait",)), [own[1].stats] if own else ())
 
 
 def _role_figures(repeats: list[Measured]) -> Figures:
     numbers = figures(sum_of(repeat.partial for repeat in repeats))
-    withheld = {key for repeat in repeats for key in repeat.withheld}
+    steps = [repeat.stats for repeat in repeats]
     content = withhold({
-        **without(steps_over_repeats([repeat.stats for repeat in repeats], "average_w", "mb_per_j"), "why"),
+        **without(steps_over_repeats(steps, "average_w", "mb_per_j"), "why"),
         **over_repeats("read_wait_ns", [repeat.read_makespan_ns or None for repeat in repeats]),
         **over_repeats("read_service_time_ns", [repeat.partial.read.service_ns or None for repeat in repeats]),
         **over_repeats("read_burst_mb_s", [_burst_rate(repeat.reads) for repeat in repeats]),
         **over_repeats("write_burst_mb_s", [_burst_rate(repeat.writes) for repeat in repeats]),
         **over_repeats("write_service_ns", [repeat.partial.write.service_ns or None for repeat in repeats]),
         "read_bursts": sum(len(repeat.reads) for repeat in repeats),
-        "write_bursts": sum(len(repeat.writes) for repeat in repeats)}, _OF_ROLE, withheld)
+        "write_bursts": sum(len(repeat.writes) for repeat in repeats)}, _OF_ROLE, steps)
     for kind in ("read", "write"):
         latency = numbers[kind]["latency"]
-        percentiles = {key: f"{kind}_{key.removesuffix('_ns')}" for key in latency if key.startswith("p")}
-        content[f"{kind}_latency"] = withhold(latency, percentiles, withheld)
+        percentiles = {key: [f"{kind}_{key.removesuffix('_ns')}"] for key in latency if key.startswith("p")}
+        content[f"{kind}_latency"] = withhold(latency, percentiles, steps)
         content[f"{kind}_waiting"] = numbers[kind]["waiting"]
     return content
 
@@ -320,9 +317,9 @@ BURSTS = [metric.duration("makespan_ns", "Beside", "max(complete) − min(submit
           metric.duration("baseline_ns", "Alone", "the same burst alone", ""),
           metric.number("slowdown", "Slowdown", "", "beside / alone", "lower")]
 # As of withhold(): of one run, and of one beside another.
-_OF_ROLE = {WAIT.key: "read_wait", SERVICE_TIME.key: "read_service_time", "read_burst_mb_s": "read_wait",
-            "write_burst_mb_s": "write_wait", "write_service_ns": "write_service_time"}
-_OF_BOTH = {SLOWDOWN.key: "read_wait"}
+_OF_ROLE = {WAIT.key: ("read_wait",), SERVICE_TIME.key: ("read_service_time",), "read_burst_mb_s": ("read_wait",),
+            "write_burst_mb_s": ("write_wait",), "write_service_ns": ("write_service_time",)}
+_OF_BOTH = {SLOWDOWN.key: ("read_wait",)}
 _SUMMARY = [_RUN, *metric.with_spread([WAIT, SERVICE_TIME, *THROUGHPUTS, SLOWDOWN, *metric.POWER]), metric.REPEATS]
 _WAITING = [_RUN, *WAITING, metric.MEAN_LATENCY, metric.duration("latency_p99_ns", "p99"), metric.MAX_LATENCY,
             metric.OPS]

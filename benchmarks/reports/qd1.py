@@ -24,11 +24,10 @@ from blkreel.benchmarks.results.document import (
     in_state,
     percentile_or_reason,
     steps_over_repeats,
-    withheld_of,
     withhold,
 )
 from blkreel.benchmarks.step import BenchmarkStep
-from blkreel.benchmarks.step_metrics.step_stats import COLUMNS, StepStats, arrays, energy_note, sensors_of, step_stats
+from blkreel.benchmarks.step_metrics.step_stats import COLUMNS, StepStats, arrays, energy_note, step_stats
 from blkreel.common import units
 from blkreel.common.binning import grouped, sum_of
 from blkreel.traces.format.trace import Trace
@@ -43,15 +42,14 @@ PERCENTILES = {"p99_ns": (99, 100), "p99_99_ns": (9999, 10_000)}
 
 @dataclass
 class Measured:
-    """One step: its stats, and how its latencies are distributed. withheld: metrics, by the verdict."""
+    """One step: its stats, and how its latencies are distributed."""
 
-    withheld: frozenset[str]
     stats: StepStats
     latency: ValueCounts = field(default_factory=ValueCounts)
 
 
 def _measure(directory: Path, trace: Trace) -> Measured:
-    run = Measured(withheld_of(trace), StepStats(sensors_of(directory)))
+    run = Measured(StepStats.of(directory, trace))
     for columns in arrays(trace, COLUMNS):
         run.stats.feed(columns)
         mask = (columns["latency_ns"] >= 0) & (columns["op"] < 2)
@@ -104,8 +102,9 @@ def _row(access: str, op: str, block: int | None, repeats: list[Measured]) -> Fi
     row |= {"io": " ".join(filter(None, named)), "access": access, "op": op, "block": block,
             "mean_ns": latency.total / count if count else None, "max_ns": latency.maximum, "ops": count,
             **{key: percentile_or_reason(latency, key, fraction, row["why"]) for key, fraction in PERCENTILES.items()}}
-    metrics = {"mean_ns": f"{op}_service_time", **{key: f"{op}_{key.removesuffix('_ns')}" for key in PERCENTILES}}
-    return withhold(row, metrics, {key for repeat in repeats for key in repeat.withheld})
+    metrics = {"mean_ns": [f"{op}_service_time"],
+               **{key: [f"{op}_{key.removesuffix('_ns')}"] for key in PERCENTILES}}
+    return withhold(row, metrics, [repeat.stats for repeat in repeats])
 
 
 def _curves(state: str, rows: Iterable[Figures]) -> Iterator[FigureSeries]:

@@ -32,7 +32,7 @@ from blkreel.benchmarks.results.document import (
 )
 from blkreel.benchmarks.step_metrics import Array
 from blkreel.benchmarks.step_metrics.change_point import MIN_SLOWDOWN, MIN_VALUES, Change, find_change
-from blkreel.benchmarks.step_metrics.step_stats import COLUMNS, StepStats, arrays, energy_note, sensors_of
+from blkreel.benchmarks.step_metrics.step_stats import COLUMNS, StepStats, arrays, energy_note
 from blkreel.common import units
 from blkreel.common.binning import grouped
 from blkreel.traces.format.trace import Trace
@@ -102,7 +102,7 @@ class Measured:
 
 
 def _measure(directory: Path, trace: Trace) -> Measured:
-    stats, pieces = StepStats(sensors_of(directory)), Pieces()
+    stats, pieces = StepStats.of(directory, trace), Pieces()
     samples, width_ns = np.zeros(0, np.int64), SAMPLE_NS
     for columns in arrays(trace, COLUMNS):
         stats.feed(columns)

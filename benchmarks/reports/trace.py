@@ -27,10 +27,9 @@ from blkreel.benchmarks.results.document import (
     percentile_or_reason,
     ratio,
     steps_over_repeats,
-    withheld_of,
     withhold,
 )
-from blkreel.benchmarks.step_metrics.step_stats import COLUMNS, StepStats, arrays, energy_note, sensors_of
+from blkreel.benchmarks.step_metrics.step_stats import COLUMNS, StepStats, arrays, energy_note
 from blkreel.common.binning import grouped, sum_of
 from blkreel.common.verdict import step_reason
 from blkreel.traces.format.exposure import Exposure, exposure_of
@@ -47,7 +46,6 @@ NO_SLOWDOWN = SlowdownRatios(load_time=None, read_wait=None)  # without a baseli
 
 @dataclass(frozen=True)
 class Measured:
-    withheld: frozenset[str]  # metrics, by the verdict
     stats: StepStats
     partial: Partial
     idle: Idle
@@ -57,14 +55,13 @@ class Measured:
 
 
 def _measure(directory: Path, trace: Trace) -> Measured:
-    stats, metrics = StepStats(sensors_of(directory)), MetricsAccumulator(file_bytes=trace.footer.size_bytes)
+    stats, metrics = StepStats.of(directory, trace), MetricsAccumulator(file_bytes=trace.footer.size_bytes)
     for columns in arrays(trace, METRIC_COLUMNS + run_columns_of(trace)):
         stats.feed({name: columns[name] for name in COLUMNS})
         metrics.feed(columns)
     run = trace.account
     slowdown = run.baseline.slowdown if run.baseline and not why_no_slowdown(trace.metadata) else NO_SLOWDOWN
-    return Measured(withheld_of(trace), stats, metrics.finish(), run.idle, run.source.sha256, slowdown,
-                    exposure_of(trace))
+    return Measured(stats, metrics.finish(), run.idle, run.source.sha256, slowdown, exposure_of(trace))
 
 
 def report(test: Test, runs: Runs) -> Content:
@@ -99,19 +96,20 @@ def _idle_words(idle: Idle) -> str:
     return "removed" if idle.name == "none" else "as in the trace"
 
 
+_WAITS = ("read_wait", "write_wait")
+
+
 def _of_state(repeats: list[Measured]) -> Figures:
     pooled, exposure = sum_of(run.partial for run in repeats), sum_of(run.exposure for run in repeats)
     repeats_all = [figures(run.partial)["all"] for run in repeats]
-    withheld = {key for run in repeats for key in run.withheld}
+    steps = [run.stats for run in repeats]
 
     def latency(values: Distribution, *kinds: str) -> Figures:
-        own = _latency(values)
-        for kind in kinds:
-            own = withhold(own, {"mean_ns": f"{kind}_service_time", "p99_ns": f"{kind}_p99"}, withheld)
-        return own
+        return withhold(_latency(values), {"mean_ns": [f"{kind}_service_time" for kind in kinds],
+                                           "p99_ns": [f"{kind}_p99" for kind in kinds]}, steps)
 
-    return withhold(withhold({
-        **steps_over_repeats([run.stats for run in repeats], "energy_j", "average_w", "mb_per_j"),
+    return withhold({
+        **steps_over_repeats(steps, "energy_j", "average_w", "mb_per_j"),
         **over_repeats("data_rate_mb_s", [figure["data_rate_by_busy_mb_s"] for figure in repeats_all]),
         **over_repeats("wall_rate_mb_s", [figure["data_rate_by_wall_mb_s"] for figure in repeats_all]),
         **over_repeats("busy_ns", [figure["busy_ns"] or None for figure in repeats_all]),
@@ -121,8 +119,7 @@ def _of_state(repeats: list[Measured]) -> Figures:
         **over_repeats("slowdown_of_read_wait", [run.slowdown.read_wait for run in repeats]),
         **over_repeats("slowdown_of_load_time", [run.slowdown.load_time for run in repeats]),
         "read_beside_writes": exposure.beside_share, "read_with_a_write_outstanding": exposure.met_share},
-        dict.fromkeys(("data_rate_mb_s", "busy_ns"), "read_wait"), withheld),
-        {"data_rate_mb_s": "write_wait", "busy_ns": "write_wait", "wall_rate_mb_s": "load_time"}, withheld)
+        {"data_rate_mb_s": _WAITS, "busy_ns": _WAITS, "wall_rate_mb_s": ("load_time",)}, steps)
 
 
 def _latency(values: Distribution) -> Figures:

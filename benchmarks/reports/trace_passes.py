@@ -17,16 +17,9 @@ from blkreel.benchmarks.charts.chart_context import ChartContext, points_of, ran
 from blkreel.benchmarks.charts.drives import DriveResults, FigurePath
 from blkreel.benchmarks.charts.tables import MetricRow, metric_table
 from blkreel.benchmarks.results.directory import Runs, Test
-from blkreel.benchmarks.results.document import (
-    Content,
-    Figures,
-    by_state,
-    figure_table,
-    over_repeats,
-    withheld_of,
-)
+from blkreel.benchmarks.results.document import Content, Figures, by_state, figure_table, over_repeats
 from blkreel.benchmarks.step import BenchmarkStep
-from blkreel.benchmarks.step_metrics.step_stats import COLUMNS, BusyTime, StepStats, arrays, energy_note, sensors_of
+from blkreel.benchmarks.step_metrics.step_stats import COLUMNS, BusyTime, StepStats, arrays, energy_note
 from blkreel.common.binning import grouped
 from blkreel.common.verdict import step_reason
 from blkreel.traces.format.trace import Trace
@@ -39,29 +32,30 @@ ROLE = "trace"
 
 @dataclass(frozen=True)
 class Playback:
-    """One replay of a trace. sha256: of the trace. withheld: metrics, by the verdict. bandwidth_mb_s, access_ns: None
-    without reads and writes, and where a metric of them is withheld."""
+    """One replay of a trace. sha256: of the trace. bandwidth_mb_s, access_ns: None without reads and writes, and where
+    a metric of them is withheld."""
 
     stats: StepStats
     busy_ns: int
     sha256: str | None
-    withheld: frozenset[str]
 
     @property
     def bandwidth_mb_s(self) -> float | None:
-        return None if self.withheld & {"read_wait", "write_wait"} else mb_per_s(self.stats.data.bytes, self.busy_ns)
+        withheld = self.stats.withheld & {"read_wait", "write_wait"}
+        return None if withheld else mb_per_s(self.stats.data.bytes, self.busy_ns)
 
     @property
     def access_ns(self) -> float | None:
-        return None if self.withheld & {"read_service_time", "write_service_time"} else self.stats.data.mean_ns
+        withheld = self.stats.withheld & {"read_service_time", "write_service_time"}
+        return None if withheld else self.stats.data.mean_ns
 
 
 def _measure(directory: Path, trace: Trace) -> Playback:
-    stats, busy = StepStats(sensors_of(directory)), BusyTime()
+    stats, busy = StepStats.of(directory, trace), BusyTime()
     for columns in arrays(trace, COLUMNS):
         stats.feed(columns)
         busy.feed(columns)
-    return Playback(stats, busy.busy_ns, trace.account.source.sha256, withheld_of(trace))
+    return Playback(stats, busy.busy_ns, trace.account.source.sha256)
 
 
 def score(bandwidth_mb_s: float | None, access_ns: float | None) -> float | None:
@@ -138,7 +132,7 @@ def _summary(steps: Iterable[BenchmarkStep], playbacks: Mapping[str, Playback]) 
     missing = [step.title for own in repeats for step in own if step.id not in playbacks]
     if missing or row["score"] is None:
         more = f" and {len(missing) - 1} more" if len(missing) > 1 else ""
-        withheld = any(playback.withheld for own in repeats for step in own if (playback := playbacks.get(step.id)))
+        withheld = any(playbacks[step.id].stats.withheld for own in repeats for step in own if step.id in playbacks)
         why = f"missing: {missing[0]}{more}" if missing else WITHHELD if withheld else (
             "a replay without reads and writes")
         row["why"] = dict.fromkeys(("score", "bandwidth_mb_s", "access_ns"), why)

@@ -1,6 +1,6 @@
 """The parts of a results document: tables, series, and metrics over repeats."""
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NotRequired, Protocol, TypedDict, TypeVar
 
@@ -9,8 +9,7 @@ from blkreel.analysis.report.columns import WITHHELD
 from blkreel.analysis.stats.intervals import geometric_mean
 from blkreel.benchmarks.metric import BenchmarkMetric
 from blkreel.benchmarks.step_metrics.step_stats import StepStats
-from blkreel.common.verdict import Reason, Verdict, recorded
-from blkreel.traces.format.trace import Trace
+from blkreel.common.verdict import Reason, Verdict
 
 _T = TypeVar("_T")
 
@@ -181,18 +180,13 @@ def over_repeats(key: str, values: Sequence[float | None]) -> Figures:
             f"{key}_largest": max(present) if present else None, f"{key}_repeats": list(values)}
 
 
-def withheld_of(trace: Trace) -> frozenset[str]:
-    """The metrics of a run that its verdict withholds."""
-    return frozenset(recorded(trace.account.verdict)["withheld"])
+def withhold(figures: Figures, metrics: Mapping[str, Sequence[str]], steps: Iterable[StepStats]) -> Figures:
+    """The figures of steps without those, and their spread, whose metric the verdict of one of the steps withholds.
 
-
-def withhold(figures: Figures, metrics: Mapping[str, str], withheld: Collection[str]) -> Figures:
-    """The figures without those, and their spread, whose metric is withheld by the verdict of one of their runs.
-
-    metrics: by the key of a figure, the key of the metric of the registry that it stands or falls with.
+    metrics: by the key of a figure, the keys of the metrics of the registry that it stands or falls with.
     """
-    why = figures.get("why", {})
-    hidden = [key for key, name in metrics.items() if key in figures and key not in why and name in withheld]
+    withheld, why = {key for stats in steps for key in stats.withheld}, figures.get("why", {})
+    hidden = [key for key, names in metrics.items() if key in figures and key not in why and withheld & set(names)]
     if not hidden:
         return figures
     spread = [f"{key}_{part}" for key in hidden for part in ("smallest", "largest", "repeats")]

@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 
@@ -12,6 +12,7 @@ from blkreel.analysis.metrics.energy import SECOND_NS, Energy, Power, mb_per_jou
 from blkreel.analysis.metrics.partials.formulas import mb_per_s
 from blkreel.benchmarks.step_metrics import Array
 from blkreel.common.errors import TraceError
+from blkreel.common.verdict import recorded
 from blkreel.traces.format.schema import OPS, WRITE_CODES
 from blkreel.traces.format.trace import Trace
 from blkreel.traces.telemetry.file import Telemetry
@@ -89,16 +90,22 @@ class ClassStats:
 
 @dataclass
 class StepStats:
-    """Takes batches with COLUMNS. begin_ns, end_ns: first submit and last completion. covered: while the power meter
-    has samples."""
+    """Takes batches with COLUMNS. withheld: metrics of the run, by its verdict. begin_ns, end_ns: first submit and last
+    completion. covered: while the power meter has samples."""
 
     sensors: Sensors
+    withheld: frozenset[str] = frozenset()
     begin_ns: int = 0
     end_ns: int = 0
     covered_bytes: int = 0
     covered_ops: int = 0
     classes: list[ClassStats] = field(default_factory=lambda: [ClassStats() for _ in CLASSES])
     is_empty: bool = True
+
+    @classmethod
+    def of(cls, directory: Path, trace: Trace) -> Self:
+        """Of a run, before its rows."""
+        return cls(sensors_of(directory), frozenset(recorded(trace.account.verdict)["withheld"]))
 
     def feed(self, columns: Mapping[str, Array]) -> Array:
         """Add a batch; returns the completion times of its completed I/Os."""
@@ -183,7 +190,7 @@ def arrays(trace: Trace, columns: list[str]) -> Iterator[dict[str, Array]]:
 
 
 def step_stats(directory: Path, trace: Trace) -> StepStats:
-    stats = StepStats(sensors_of(directory))
+    stats = StepStats.of(directory, trace)
     for columns in arrays(trace, COLUMNS):
         stats.feed(columns)
     return stats
