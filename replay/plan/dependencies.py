@@ -239,7 +239,7 @@ class Observed:
         # The distance of a kernel thread to the workload is set by timers and limits of the kernel, not by computing.
         thread_row = np.where(~is_kernel & ~caused, behind, NONE)
         self.thread_times.add(history, number, thread_row, woken)
-        self._add_sleeps(io, source_row, number, np.where(is_kernel, NONE, behind), wake, columns["delay_ns"])
+        self._add_sleeps(io, source_row, number, thread_row, wake, columns["delay_ns"])
         has_times = np.zeros(len(number), bool)
         if self._processors:
             columns, has_times = on_processors(columns, self._processors, self._compute, history, number, thread_row,
@@ -250,9 +250,10 @@ class Observed:
 
     def _add_sleeps(self, io: Batch, source_row: np.ndarray, number: np.ndarray, thread_row: np.ndarray,
                     wake: np.ndarray, delay_ns: np.ndarray) -> None:
-        """thread_row: the previous row of the same thread, or NONE: it slept from what it follows on, as far as it
-        slept at all. wake: the wake-up that ended the sleep, or NONE, by a thread that itself slept before."""
-        if "slept_ns" not in io:
+        """thread_row: the previous row of the same thread, or NONE: of its first row, what it slept until then counts
+        as far as the delay goes. wake: the wake-up by another thread that ended the sleep, or NONE: what that thread
+        slept counts."""
+        if "slept_ns" not in io or not len(number):
             return
         between_ns = self._history.between_ns("slept_ns", thread_row, number)
         asleep_ns = np.where(thread_row >= 0, between_ns, np.minimum(io["slept_ns"], delay_ns))

@@ -70,6 +70,14 @@ def test_the_reader_waits_for_the_one_that_asks():
     assert submitted(io, [250, 10, 10, 10])[0] == [0, 251, 262, 301]
 
 
+def test_what_the_waking_thread_slept_is_sleep_by_the_clock():
+    for slept_ns in (29_999_000, 0):
+        io = program([100, 30_000_000], [1, 1], [10, 10, 10])
+        io["woken_slept_ns"] = np.array([-1, 0, slept_ns])
+        sleeps = submitted(io, [10, 10, 10])[1].sleeps
+        assert (sleeps.before(1), sleeps.before(2)) == (0, slept_ns), "else it computed"
+
+
 @cases(50)
 @given(st.lists(st.tuples(st.integers(1, 60), st.integers(1, 20), st.integers(1, 40), st.integers(0, 200)),
                 min_size=1, max_size=12), st.integers(0, 2))
