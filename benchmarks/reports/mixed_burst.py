@@ -190,7 +190,7 @@ def _add_state(content: Content, state: str, by_role: dict[str, dict[int, tuple[
     figures = withhold(figures, _OF_BOTH, [run.stats for own in by_role.values() for _, run in own.values()])
     figures["bursts"] = {
         str(row["burst"]) if row["repeat"] == 1 else f"{row['burst']}-{row['repeat']}":
-        without(row, "at_ns", "ops", "bytes", "mb_s", "why") for row in rows}
+        without(row, "at_ns", "ops", "bytes", "mb_s", *([] if row["why"] else ["why"])) for row in rows}
     figures["writer"] = [{"repeat": repeat, **run.keep_up, "read_beside_writes": run.exposure.beside_share}
                          for repeat, (_, run) in sorted(mixed.items())]
     content.figures["states"][state] = figures
