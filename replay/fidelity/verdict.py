@@ -350,10 +350,10 @@ def _by_clock(run: Run) -> Iterator[Reason]:
     load_time_ns = run.load_time_ns or 0
     if late_ns > BY_CLOCK_LIMIT * load_time_ns > 0:
         yield reason("ended_by_clock", "qualified",
-                     f"load time too long: {format_ns(late_ns)} after all others {'comes' if ios == 1 else 'come'} "
-                     f"{ios:,} {'I/O' if ios == 1 else 'I/Os'} of a thread that sleeps by the clock, which the trace "
-                     f"has before others; without {'it' if ios == 1 else 'them'} it is "
-                     f"{format_ns(load_time_ns - late_ns)}", None, late_ns / load_time_ns, BY_CLOCK_LIMIT)
+                     f"load time too long: its last {ios:,} {'I/O comes' if ios == 1 else 'I/Os come'} "
+                     f"{format_ns(late_ns)} after all others, because a thread slept by the clock; in the trace others "
+                     f"come after them. Without them it is {format_ns(load_time_ns - late_ns)}", None,
+                     late_ns / load_time_ns, BY_CLOCK_LIMIT)
 
 
 def _computing(run: Run) -> Iterator[Reason]:

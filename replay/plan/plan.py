@@ -75,8 +75,9 @@ class PlannedCounts:
     def by_clock(self, late: LateEnd) -> dict[str, int]:
         """Keys of the entry `pace` of the run's account, on the last I/Os of the run."""
         asleep_ns = sum(self.sleeps.values(), LongSleeps()).before(late.row) if late.ios else 0
+        # What the thread computed is part of the load.
         by_clock = 2 * asleep_ns >= late.pause_ns > 0
-        return {"by_clock_ios": late.ios, "by_clock_ns": late.late_ns} if by_clock and late.ios else {}
+        return {"by_clock_ios": late.ios, "by_clock_ns": late.late_ns} if by_clock else {}
 
 
 @dataclass(frozen=True)
@@ -388,8 +389,7 @@ class TracePlan(Plan):
             if isinstance(waits, dependencies.Observed):
                 counts.read_ahead_in_time[lane] = waits.in_time
                 counts.thread_times[lane] = waits.thread_times
-                if self.mapping.copies == 1:
-                    counts.sleeps[lane] = waits.sleeps
+                counts.sleeps[lane] = waits.sleeps
         limits = InFlightLimits() if pace.paced else None
         pointers = [drive.zones.write_pointers() if drive.zones else None for drive in self.drives]
         with_threads = pace.dependent or self.sharding.by_thread is not None

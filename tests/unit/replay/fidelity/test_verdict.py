@@ -78,8 +78,8 @@ QUALIFIES = [
     ({"pace": {"asleep_share": 0.817}, "source.duration_ns": 1_100_000_000},
      "for other threads, locks or timers, which keeps its length here"),
     ({"pace": {"by_clock_ios": 2, "by_clock_ns": 21_000_000}},
-     "too long: 21.0 ms after all others come 2 I/Os of a thread that sleeps by the clock, which the trace has before "
-     "others; without them it is 979 ms"),
+     "too long: its last 2 I/Os come 21.0 ms after all others, because a thread slept by the clock; in the trace "
+     "others come after them. Without them it is 979 ms"),
     ({"source.least_computed_ns": 1_100_000_000},
      "threads of the captured command computed for at least 1.10 s between its first and last I/O, and the replay took "
      "1.00 s"),

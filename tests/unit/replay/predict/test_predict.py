@@ -122,11 +122,11 @@ def test_a_thread_that_sleeps_by_the_clock_does_not_end_the_load_without_a_limit
     found = json.loads(blkreel("predict", trace, place / "as-captured.toml", place / "fast.toml",
                                "--json").stdout)["predictions"]
     limits = {prediction["drive"]: prediction["limits"] for prediction in found}
-    assert not any("sleeps by the clock" in limit for limit in limits["as-captured"])
-    of_fast = [limit for limit in limits["fast"] if "sleeps by the clock" in limit]
+    assert not any("slept by the clock" in limit for limit in limits["as-captured"])
+    of_fast = [limit for limit in limits["fast"] if "slept by the clock" in limit]
     assert len(of_fast) == bool(slept_ns), limits
     if slept_ns:
-        assert "1 I/O of a thread" in of_fast[0] and "without it it is 60" in of_fast[0]
+        assert "its last 1 I/O comes" in of_fast[0] and "Without them it is 60" in of_fast[0]
 
 
 def test_the_file_says_how_far_predictions_were_off(fitted, blkreel):
