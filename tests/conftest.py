@@ -16,6 +16,7 @@ from pathlib import Path
 import hypothesis
 import numpy as np
 import pytest
+from capture_sources import only_unseen
 from command_server import CommandServer
 from failures_at_once import pytest_configure as pytest_configure
 from held_drive import held_drive as make_held_drive
@@ -217,14 +218,6 @@ def command_server():
     server.close()
 
 
-def only_unseen(result):
-    """Whether all that a capture lacks are completions that the kernel kept from BPF: how many these are, is the
-    machine's affair. A test that needs them says so.
-    """
-    told = [line for line in result.stderr.splitlines() if "not complete:" in line]
-    return result.returncode == 3 and bool(told) and all("the kernel runs no BPF program" in line for line in told)
-
-
 @pytest.fixture
 def blkreel(tmp_path, command_server):
     """Runs the installed command: blkreel("info", path) is a CompletedProcess with text output, and
@@ -247,7 +240,7 @@ def blkreel(tmp_path, command_server):
         else:
             result = subprocess.run(words, capture_output=True, text=True, timeout=timeout, env=environment_here,
                                     **options)
-        if check and result.returncode and not only_unseen(result):
+        if check and result.returncode and not only_unseen(result.returncode, result.stderr):
             raise AssertionError(f"blkreel {' '.join(map(str, arguments))} exited with {result.returncode}\n"
                                  f"{result.stdout}\n{result.stderr}")
         return result

@@ -31,7 +31,7 @@ def captured(blkreel, tmp_path):
         trace = tmp_path / "t.parquet"
         result = blkreel("capture", drive, "-o", trace, "--force", "--json", "--source", source, *options, "--",
                          "sh", "-ec", script, check=False)
-        assert_recorded(source, result.returncode, result.stderr)
+        assert_recorded(result.returncode, result.stderr, source)
         return open_trace(trace).table().to_pandas(), json.loads(result.stdout)
 
     return run
@@ -169,7 +169,7 @@ def test_a_suspend_during_the_capture_is_reported(blkreel, loop_drive, tmp_path)
             f"sys.argv[1:] = ['capture', {drive!r}, '-o', {str(trace)!r}, '--for', '200ms']; main()")
     result = subprocess.run([blkreel.command.with_name("python"), "-c", code], capture_output=True, text=True,
                             env=blkreel.environment)
-    assert result.returncode == 0, result.stderr
+    assert_recorded(result.returncode, result.stderr)
     assert "suspended for 90.0 s" in result.stderr
     assert open_trace(trace).metadata["ledger"]["suspended_ns"] == pytest.approx(90e9, abs=1e9)
     assert "suspended for 90.0 s" in blkreel("check", trace, check=False).stderr
@@ -202,7 +202,7 @@ def test_a_larger_drive_that_takes_the_place_of_another(blkreel, loop_drive, tra
         if source == "bpf":
             assert result.returncode == 3 and "taken away" in result.stderr
         else:
-            assert_recorded(source, result.returncode, result.stderr)
+            assert_recorded(result.returncode, result.stderr, source)
         assert "valid" in blkreel("check", trace, check=False).stdout
         pages = open_trace(trace).table().to_pandas().offset_bytes // 4096
         beyond = pages[pages >= 8 * MIB // 4096].tolist()

@@ -89,7 +89,7 @@ def recorded(blkreel, source, drives, directory, trace):
     skip_unless_it_runs(source, drives[0])
     result = blkreel("capture", "--source", source, "-o", trace, "--", "dd", "if=/dev/urandom", "of=out", "bs=1M",
                      "count=4", "conv=fsync", "status=none", cwd=directory, check=False)
-    assert_recorded(source, result.returncode, result.stderr)
+    assert_recorded(result.returncode, result.stderr, source)
     captured = open_trace(trace)
     assert sorted(device["path"] for device in captured.metadata["devices"]) == sorted(drives)
     return captured.table().to_pandas()

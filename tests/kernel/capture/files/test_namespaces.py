@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from capture_sources import skip_unless_it_runs
+from capture_sources import assert_recorded, skip_unless_it_runs
 from waiting import wait_until
 
 from blkreel.capture.sources import SOURCES
@@ -38,7 +38,8 @@ def inside(blkreel, require_root):
             pytest.skip("needs the namespace in the kernel, and util-linux 2.36")
         result = subprocess.run([*unshare, "sh", "-c", f'{before}\nexec "$@"', "sh", blkreel.command, *map(str, words)],
                                 env=blkreel.environment, capture_output=True, text=True, timeout=300)
-        assert not check or result.returncode == 0, result.stderr
+        if check:
+            assert_recorded(result.returncode, result.stderr)
         return result
 
     return run

@@ -42,7 +42,7 @@ def test_a_capture_without_stdin_or_stdout(blkreel, loop_drive, tracer, tmp_path
         ["/bin/bash", "-c", f'exec "$@" {descriptor}>&-', "bash", blkreel.command, "capture", drive, "-o", trace,
          "--source", source, "--", "sh", "-c", command], env=blkreel.environment, stderr=subprocess.PIPE, text=True,
         timeout=300)
-    assert_recorded(source, result.returncode, result.stderr)
+    assert_recorded(result.returncode, result.stderr, source)
     assert open_trace(trace).rows >= (50 if source == "bpftrace" else 100)
 
 
@@ -53,7 +53,7 @@ def test_a_signal_ends_a_capture_well(started, loop_drive, tmp_path, number):
     read(drive, 500)
     process.send_signal(number)
     stdout, stderr = process.communicate(timeout=300)
-    assert process.returncode == 0, stderr
+    assert_recorded(process.returncode, stderr)
     assert "500 I/Os" in stdout
     trace = open_trace(tmp_path / "t.parquet")
     assert trace.rows == 500
@@ -180,7 +180,7 @@ def test_an_io_that_begins_or_ends_in_the_capture_is_not_stuck(started, held_dri
     _, stderr = process.communicate(timeout=300)
     held_drive.let_go()
     assert writer.wait(timeout=300) == 0
-    assert_recorded(source, process.returncode, stderr)
+    assert_recorded(process.returncode, stderr, source)
     metadata = open_trace(tmp_path / "t.parquet").metadata
     assert metadata["ledger"]["stuck"] == {}
     if process.returncode == 0:

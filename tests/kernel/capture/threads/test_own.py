@@ -11,6 +11,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from capture_sources import assert_recorded
 from waiting import wait_until
 
 from blkreel.capture.helper import probe
@@ -56,7 +57,7 @@ def test_what_a_command_and_its_children_cause_is_marked(started, loop_drive, wa
     process = started(drive, "--", "sh", "-c", script)
     other.communicate("go\n")
     _, stderr = process.communicate(timeout=300)
-    assert process.returncode == 0, stderr
+    assert_recorded(process.returncode, stderr)
     frame = rows(path)
     assert sorted(frame[frame.own].sector) == list(range(2 * COUNT)), "from its first I/O on"
     assert sorted(frame[~frame.own].sector) == list(range(OTHERS, OTHERS + COUNT))
@@ -69,7 +70,7 @@ def test_with_own_only_others_are_counted_and_not_recorded(started, loop_drive, 
     process = started(drive, "--workload-only", "--files", "--json", "--", "sh", "-c", script)
     other.communicate("go\n")
     stdout, stderr = process.communicate(timeout=300)
-    assert process.returncode == 0, stderr
+    assert_recorded(process.returncode, stderr)
     summary = json.loads(stdout)
     assert list(rows(path).sector) == list(range(COUNT))
     assert summary["ledger"]["not_own"] == COUNT and summary["diskstats"]["difference"] == 0
@@ -86,7 +87,7 @@ def test_a_process_and_its_children_are_marked_until_it_ends(started, loop_drive
     subprocess.run(dd(drive, skip=OTHERS), shell=True, check=True)
     shell.communicate("go\n")
     _, stderr = process.communicate(timeout=300)
-    assert process.returncode == 0, stderr
+    assert_recorded(process.returncode, stderr)
     frame = rows(path)
     assert list(frame[frame.own].sector) == list(range(COUNT))
     assert list(frame[~frame.own].sector) == list(range(OTHERS, OTHERS + COUNT))
@@ -123,7 +124,7 @@ def test_children_that_start_while_the_programs_are_attached_are_marked(started,
         (tmp_path / "attached").touch()
         parent.wait(300)
     _, stderr = process.communicate(timeout=300)
-    assert process.returncode == 0, stderr
+    assert_recorded(process.returncode, stderr)
     frame = rows(path)
     assert frame.own.all() and sorted(frame.sector) == list(range(len(frame))) and len(frame) > 5
     assert open_trace(path).metadata["ledger"]["not_own"] == 0
@@ -151,7 +152,7 @@ def test_a_control_group_is_marked(started, loop_drive, waiting_shell, control_g
     subprocess.run(dd(drive, skip=OTHERS), shell=True, check=True)
     process.send_signal(signal.SIGINT)
     _, stderr = process.communicate(timeout=300)
-    assert process.returncode == 0, stderr
+    assert_recorded(process.returncode, stderr)
     frame = rows(path)
     assert list(frame[frame.own].sector) == list(range(COUNT))
     assert list(frame[~frame.own].sector) == list(range(OTHERS, OTHERS + COUNT))
@@ -276,7 +277,7 @@ def test_throttled_io_of_others_is_not_of_the_workload(started, loop_drive, limi
     process = started(drive, "--", "sh", "-c", f"{dd(drive)}; while ! [ -e {tmp_path}/other ]; do sleep 0.05; done")
     other.communicate("go\n")
     _, stderr = process.communicate(timeout=300)
-    assert process.returncode == 0, stderr
+    assert_recorded(process.returncode, stderr)
     frame = rows(path)
     assert sorted(frame[frame.own].sector) == list(range(COUNT))
     assert len(frame) == 2 * COUNT
