@@ -6,10 +6,9 @@
     python tests/run.py --lanes 1              # one part after the other
 
 Three lanes run side by side; each takes the next part when it is free, so that none is left with two long parts. The
-kernel tests mostly wait for drives, and a guest emulates on one processor; lint and unit leave both the processor that
-they need. Each line of output then begins with the name of its part. The output ends with the failed tests of all
-parts. Parts that still run after LIMIT_SECONDS are ended: the output then shows their processes, and where each Python
-stands.
+kernel tests mostly wait for drives, and a guest emulates on one processor. Each line of output then begins with the
+name of its part. The output ends with the failed tests of all parts. Parts that still run after LIMIT_SECONDS are
+ended: the output then shows their processes, and where each Python stands.
 """
 
 import argparse
@@ -48,18 +47,16 @@ class Part:
     name: str
     argv: Sequence[str]
     by_default: bool = True
-    nice: int = 0
 
 
 # In the order in which they begin.
 PARTS = (
-    Part("lint", [*MAKE, "lint"], nice=5),
+    Part("lint", [*MAKE, "lint"]),
     Part("native", ["meson", "test", "-C", "build", "--print-errorlogs"]),
     Part("vm", [*MAKE, "test-vm", "VM_ARGS=tests/vm/guest"], by_default=False),
     # Tests of a file share captures and demos. Not those with the fewest tests last: they take longest.
     Part("kernel", [*PYTEST, "tests/kernel", "-n", "2", "--dist", "loadfile", "--no-loadscope-reorder"]),
-    Part("unit", [*PYTEST, "tests", "--ignore=tests/kernel", "--ignore=tests/vm", "-n", "2", "--dist", "worksteal"],
-         nice=5),
+    Part("unit", [*PYTEST, "tests", "--ignore=tests/kernel", "--ignore=tests/vm", "-n", "2", "--dist", "worksteal"]),
     Part("vm-rest", [*MAKE, "test-vm-rest"], by_default=False),
 )
 
@@ -144,7 +141,7 @@ def run_part(part: Part, prefixed: bool) -> Result:
     pieces: list[str] = []
     cpu_seconds = 0.0
     try:
-        process = subprocess.Popen(["nice", "-n", str(part.nice), *part.argv], cwd=TREE, env=environment,
+        process = subprocess.Popen(part.argv, cwd=TREE, env=environment,
                                    stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
         assert process.stdout is not None
         # pytest prints the dots of a line one by one: they are wanted at once.
