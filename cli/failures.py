@@ -74,7 +74,7 @@ def _of_click(error: click.ClickException) -> Failure:
                    and not parameter.hidden for name in parameter.opts] if context else []
         message = f"{_called(path)}no such option: {error.option_name}"
         return Failure("usage", message, did_you_mean(error.option_name, options, see_help), error.exit_code)
-    message = error.format_message().rstrip(".")
+    message = " ".join(error.format_message().split()).replace(". Choose from:", "; choose from").rstrip(".")
     return Failure("usage", f"{_called(path)}{within_sentence(message)}", see_help, error.exit_code)
 
 

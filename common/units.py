@@ -79,6 +79,11 @@ def format_count(count: int) -> str:
     return f"{count:,}"
 
 
+def format_share(share: float) -> str:
+    """`0.0612 %`, `45.7 %`."""
+    return f"{digits(share * 100)} %"
+
+
 def _three_digits(value: float) -> str:
     return digits(value).replace(",", "")
 

@@ -72,7 +72,7 @@ def beside_sentence(entry: Document) -> str:
         text += f"; no slowdown: no baseline of {entry['n'] - baselines} of {entry['n']} runs"
     reached = value_at(entry["figures"], BACKGROUND_REACHED.path)
     if reached is not None and reached < BACKGROUND_LIMIT:
-        text += f"; the background reached {units.digits(reached * 100)} % of its rate"
+        text += f"; the background reached {units.format_share(reached)} of its rate"
     return text
 
 

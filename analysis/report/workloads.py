@@ -144,7 +144,7 @@ def answer(overview: Overview, entries: Sequence[Document] = ()) -> Answer:
 
 def percent(share: float) -> str:
     """A share of the reference drive's performance."""
-    return f"{share * 100:.0f} %" if share >= 0.095 else f"{units.digits(share * 100)} %"
+    return f"{share * 100:.0f} %" if share >= 0.095 else units.format_share(share)
 
 
 def interval_words(performance: RelativePerformance) -> str:

@@ -168,18 +168,15 @@ def _typical_columns(typical: Sequence[TypicalDrive]) -> list[TextColumn]:
 
 
 def _figures(all_pairs: Sequence[Pairs], slowdowns: Sequence[str]) -> list[TextColumn]:
+    shares = [pairs.reached for pairs in all_pairs]
     return [TextColumn("alone", [_seconds(pairs.alone_ns) for pairs in all_pairs], "s"),
             TextColumn("beside", [_seconds(pairs.beside_ns) for pairs in all_pairs], "s"),
             TextColumn("slowdown", slowdowns, "%"),
-            TextColumn("rate", [_share(pairs.reached) for pairs in all_pairs], "%",
-                       styles=["yellow" if (pairs.reached or 1) < BACKGROUND_LIMIT else "" for pairs in all_pairs])]
+            TextColumn("rate", [units.MISSING if share is None else f"{share * 100:.0f}" for share in shares], "%",
+                       styles=["yellow" if (share or 1) < BACKGROUND_LIMIT else "" for share in shares])]
 
 
 def _verdicts(all_pairs: Sequence[Pairs]) -> TextColumn:
     levels = [pairs.verdict["level"] for pairs in all_pairs]
     styles = ["bold red" if level == "invalid" else "" for level in levels]
     return TextColumn("verdict", levels, right=False, styles=styles)
-
-
-def _share(share: float | None) -> str:
-    return units.MISSING if share is None else f"{share * 100:.0f}"

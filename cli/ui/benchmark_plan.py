@@ -51,10 +51,9 @@ def explain(recipe: Recipe, as_json: bool) -> None:
 
 def show_steps(recipe: Recipe, values: Mapping[str, Any], steps: Sequence[BenchmarkStep], target: Target, scale: float,
                as_json: bool) -> None:
-    entries = [_entry(step) for step in steps]
     if as_json:
         print_json({"version": 1, "dry_run": True, "test": recipe.name, "device": str(target.path),
-                    "scale": scale, "steps": entries})
+                    "scale": scale, "steps": [_entry(step) for step in steps]})
         return
     scaled = f", sizes scaled by {scale:.3g}" if scale < 1 else ""
     print(f"would run {recipe.name} on {target.path}{scaled}; dry run, nothing written")
@@ -62,8 +61,9 @@ def show_steps(recipe: Recipe, values: Mapping[str, Any], steps: Sequence[Benchm
         print(f"  {name} = {recipe.parameters[name].format(value)}")
     if words := time_words(steps):
         print(f"duration {words}")
-    for step, entry in zip(steps, entries, strict=True):
-        print(f"{step.id:<28} {'; '.join(_lines(step))}{_until(entry)}")
+    for step in steps:
+        until = f"; until {format_ns(step.time_ns)}" if step.do == "measure" and step.time_ns else ""
+        print(f"{step.id:<28} {'; '.join(_lines(step))}{until}")
 
 
 def time_words(steps: Sequence[BenchmarkStep]) -> str:
@@ -82,10 +82,6 @@ def _entry(step: BenchmarkStep) -> dict[str, Any]:
                          "block_bytes": s.block_bytes, "start_bytes": s.start_bytes, "span_bytes": s.span_bytes,
                          "depth": s.depth, "volume_bytes": s.volume_bytes, "background": s.background}
                         for s in step.streams]}
-
-
-def _until(entry: Mapping[str, Any]) -> str:
-    return f"; until {format_ns(entry['time_ns'])}" if entry["do"] == "measure" and entry["time_ns"] else ""
 
 
 def _lines(step: BenchmarkStep) -> list[str]:

@@ -16,6 +16,7 @@ from blkreel.common.errors import BlkreelError
 from blkreel.common.files.json_file import write_json
 from blkreel.common.files.typed_document import read_json
 from blkreel.common.installation import state_directory, state_errors
+from blkreel.common.units import format_share
 from blkreel.replay.engine.engine import Engine, EngineOptions, Lane, run_engine
 from blkreel.replay.fidelity.certificate import CAUSES
 from blkreel.replay.fidelity.lateness import DRIFT_LIMIT_NS, HOST_MAX_LIMIT_NS, HOST_P99_LIMIT_NS, Lateness
@@ -126,9 +127,9 @@ def busy_words(before: OtherWork, after: OtherWork, seconds: float) -> str | Non
     other_share = (after.others_ns - before.others_ns) / max(seconds * 1e9, 1)
     steal = (after.steal_ns - before.steal_ns) / max(seconds * 1e9, 1)
     if other_share > OTHERS_LIMIT:
-        return f"other programs used {other_share:.0%} of a CPU (limit {OTHERS_LIMIT:.0%})"
+        return f"other programs used {format_share(other_share)} of a CPU (limit {OTHERS_LIMIT * 100:g} %)"
     if steal > STEAL_LIMIT:
-        return f"CPU stolen by a hypervisor for {steal:.0%} of the time (limit {STEAL_LIMIT:.0%})"
+        return f"CPU stolen by a hypervisor for {format_share(steal)} of the time (limit {STEAL_LIMIT * 100:g} %)"
     return None
 
 

@@ -15,7 +15,7 @@ from blkreel import __version__
 from blkreel.common.errors import TraceError, UsageError, did_you_mean
 from blkreel.common.files.output_lock import spool_of
 from blkreel.common.files.safe_files import caller_of_sudo
-from blkreel.common.units import format_count, format_ns
+from blkreel.common.units import format_count, format_ns, format_share
 from blkreel.traces.format.metadata_types import COARSE_CLOCK_NS
 from blkreel.traces.format.schema import (
     LENGTH_LIMIT_BYTES,
@@ -143,8 +143,8 @@ class Records:
         if account.rejected_records > self.options.max_rejected * account.records:
             share = account.rejected_records / account.records
             accept = f", or accept it: --max-rejected {_percent(share)}" if account.rows else ""
-            raise TraceError(f"{share:.1%} of {format_count(account.records)} records of {files[0].name} are rejected,"
-                             f" limit {self.options.max_rejected * 100:.4g} %: {reasons}",
+            raise TraceError(f"{format_share(share)} of {format_count(account.records)} records of {files[0].name} are "
+                             f"rejected, limit {self.options.max_rejected * 100:.4g} %: {reasons}",
                              f"name the right format with --format{accept}")
         missing = [name for name in self.options.devices if name.encode() not in self.devices]
         if missing and account.records:

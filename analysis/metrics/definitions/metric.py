@@ -36,7 +36,7 @@ BYTES = Unit("bytes", "_bytes", "size", units.size)
 COUNT = Unit("", "", "count", lambda value: f"{int(value) if float(value).is_integer() else value:,}")
 NUMBER = Unit("", "", "number", units.digits)
 IOPS = Unit("IOPS", "_iops", "number", lambda value: f"{units.digits(value)} IOPS")
-SHARE = Unit("%", "", "share", lambda value: f"{units.digits(value * 100)} %")
+SHARE = Unit("%", "", "share", units.format_share)
 TEXT = Unit("", "", "text", str)
 UNITS = (NS, MB_S, BYTES, COUNT, NUMBER, IOPS, SHARE, TEXT)
 

@@ -144,7 +144,7 @@ def _arrivals(arrivals: Mapping[str, Any] | None) -> _Rows:
     planned, issued = arrivals["planned"], arrivals["issued"]
     for name, words in (("mean_ns", "mean"), ("p50_ns", "median"), ("p99_ns", "p99")):
         yield (f"Gap between submissions, {words}", units.duration(planned[name]), units.duration(issued[name]))
-    yield "Greatest difference of the two distributions of gaps", "", f"{arrivals['ks']:.2%}"
+    yield "Greatest difference of the two distributions of gaps", "", units.format_share(arrivals['ks'])
     yield ("A gap changed by: median, p99, most", "",
            ", ".join(units.duration(arrivals["changed"][name]) for name in ("p50_ns", "p99_ns", "max_ns")))
 
@@ -157,7 +157,7 @@ def _in_flight(in_flight: Mapping[str, Any] | None) -> _Rows:
         before, after = (units.digits(side[name]) if side else units.MISSING for side in (captured, replayed))
         yield f"In flight while busy, {words}", before, after
     if in_flight["ks"] is not None:
-        yield "Greatest difference of the two distributions in flight", "", f"{in_flight['ks']:.2%}"
+        yield "Greatest difference of the two distributions in flight", "", units.format_share(in_flight['ks'])
 
 
 def _counts(run: Run, host: HostAccount | None) -> _Rows:

@@ -15,7 +15,7 @@ from blkreel.common.device import zones_words
 from blkreel.common.files.json_file import print_json
 from blkreel.common.limits import check_state
 from blkreel.common.printable import printable
-from blkreel.common.units import format_bytes, format_count, format_ns
+from blkreel.common.units import format_bytes, format_count, format_ns, format_share
 from blkreel.common.verdict import READ_AHEAD_LIMIT
 from blkreel.traces.format.check import check_order
 from blkreel.traces.format.exposure import Exposure, exposure_of
@@ -185,9 +185,9 @@ def _show_totals(document: Mapping[str, Any], console: Console) -> None:
                 console.print(f"{format_count(len(totals) - _MAX_ROWS)} more: --json", highlight=False)
     several = document.get("several_files") or {"ios": 0, "bytes": 0}
     if several["ios"]:
-        share = several["bytes"] / sum(total["bytes"] for total in document["files"].values())
-        console.print(f"  {share:.1%} of the bytes are in {format_count(several['ios'])} I/Os with data of several "
-                      "files, and counted for one of them", highlight=False, soft_wrap=True)
+        share = format_share(several["bytes"] / sum(total["bytes"] for total in document["files"].values()))
+        console.print(f"  {share} of the bytes are in {format_count(several['ios'])} I/Os with data of several files, "
+                      "and counted for one of them", highlight=False, soft_wrap=True)
 
 
 def _facts(document: Mapping[str, Any], is_run: bool) -> Iterator[tuple[str, str]]:
@@ -242,8 +242,8 @@ def _facts(document: Mapping[str, Any], is_run: bool) -> Iterator[tuple[str, str
     read_ahead = document["read_ahead"]
     if read_ahead["blocked_unknown_ios"] > READ_AHEAD_LIMIT * read_ahead["ios"]:
         of_workload = "workload " if workload["ios"] else ""
-        yield "limits", (f"load time of a dependent replay is a lower bound: "
-                         f"{read_ahead['blocked_unknown_ios'] / read_ahead['ios']:.1%} of {of_workload}I/Os are "
+        share = format_share(read_ahead["blocked_unknown_ios"] / read_ahead["ios"])
+        yield "limits", (f"load time of a dependent replay is a lower bound: {share} of {of_workload}I/Os are "
                          "read-ahead by threads without a blocked time")
     if document["causes_known"] and not document.get("layers"):
-        yield "waits", f"dependency known for {document['causes_known'] / document['rows']:.1%} of I/Os"
+        yield "waits", f"dependency known for {format_share(document['causes_known'] / document['rows'])} of I/Os"

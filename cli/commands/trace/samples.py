@@ -8,7 +8,7 @@ from blkreel.cli.options.types import as_json
 from blkreel.common.console import Console
 from blkreel.common.files.json_file import print_json
 from blkreel.common.text_table import TextColumn, fitting, lines_of, wrapped
-from blkreel.common.units import digits, format_bytes, format_ns
+from blkreel.common.units import format_bytes, format_ns, format_share
 from blkreel.traces.format.exposure import exposure_of, percent
 from blkreel.traces.format.reader import open_trace
 from blkreel.traces.format.schema import OPS
@@ -30,12 +30,13 @@ def command(as_json: bool) -> None:
     if as_json:
         print_json({"version": 1, "samples": entries})
         return
+    shares = [entry["exposure"]["beside_share"] for entry in entries]
     columns = [TextColumn("trace", [entry["name"] for entry in entries], right=False),
                TextColumn("read", [format_bytes(entry["read_bytes"]) for entry in entries]),
                TextColumn("written", [format_bytes(entry["written_bytes"]) for entry in entries]),
                TextColumn("duration", [format_ns(entry["duration_ns"]) for entry in entries]),
-               TextColumn("computing", [f"{digits(entry['compute_share'] * 100)} %" for entry in entries]),
-               TextColumn("beside writes", [_share(entry["exposure"]["beside_share"]) for entry in entries])]
+               TextColumn("computing", [format_share(entry['compute_share']) for entry in entries]),
+               TextColumn("beside writes", ["" if share is None else percent(share) for share in shares])]
     console = Console()
     lines = lines_of(fitting(columns, console.width))
     console.print_lines(lines[:-len(entries)])
@@ -54,8 +55,3 @@ def _entry(name: str, description: str) -> dict[str, Any]:
             "read_bytes": moved["read"], "written_bytes": moved["write"],
             "compute_share": compute_shares()[name], "exposure": exposure_of(trace).document(),
             "duration_ns": span.duration_ns}
-
-
-def _share(share: float | None) -> str:
-    """Of the bytes read that were read beside background writes."""
-    return "" if share is None else percent(share)

@@ -69,7 +69,8 @@ def test_loading_a_command_loads_no_library_that_few_need():
      "invalid --pace: 'deppendent'; did you mean 'dependent'?"),
     (["report", "sample:app-start", "--figure", "read_p9"], "read_p99"),
     (["report", "sample:app-start", "--format", "csv", "--chart", "read-tial"], "did you mean 'read-tail'?"),
-    (["check"], "check: missing argument 'TRACE'; see: ")])
+    (["check"], "check: missing argument 'TRACE'; see: "),
+    (["export", "t.parquet", "-o", "t.csv"], "missing option '--format'; choose from csv, iolog3, ")])
 def test_misspelled_names_get_a_suggestion(blkreel, words, error):
     result = blkreel(*words, check=False)
     assert result.returncode == 2 and result.stdout == ""

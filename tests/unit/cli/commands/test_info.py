@@ -28,16 +28,16 @@ def test_causes_own_and_files_are_told(blkreel, tmp_path):
     assert document["several_files"] == {"ios": 1, "bytes": 8192}
     assert document["write_flags"] == dict.fromkeys(["hint_medium", "atomic"], {"ios": 1, "bytes": 512})
     shown = blkreel("info", tmp_path / "t.parquet").stdout
-    assert "45.7% of the bytes are in 1 I/Os with data of several files" in shown
-    assert "dependency known for 40.0% of I/Os" in shown and "/games/level.pak" in shown
+    assert "45.7 % of the bytes are in 1 I/Os with data of several files" in shown
+    assert "dependency known for 40.0 % of I/Os" in shown and "/games/level.pak" in shown
     assert "lower bound" not in shown
 
 
 @pytest.mark.parametrize(("flags", "blocked_ns", "counts", "words"), [
-    ([OWN | READ_AHEAD] * 2 + [OWN] * 2 + [READ_AHEAD] * 4, -1, (4, 2, 2), "50.0% of workload I/Os"),
-    ([READ_AHEAD] * 2 + [0] * 6, -1, (8, 2, 2), "25.0% of I/Os"),
+    ([OWN | READ_AHEAD] * 2 + [OWN] * 2 + [READ_AHEAD] * 4, -1, (4, 2, 2), "50.0 % of workload I/Os"),
+    ([READ_AHEAD] * 2 + [0] * 6, -1, (8, 2, 2), "25.0 % of I/Os"),
     ([OWN | READ_AHEAD] + [OWN] * 9, -1, (10, 1, 1), None),
-    ([READ_AHEAD] * 5 + [0] * 3, [0, 10, 20, -1, -1, -1, -1, -1], (8, 5, 2), "25.0% of I/Os"),
+    ([READ_AHEAD] * 5 + [0] * 3, [0, 10, 20, -1, -1, -1, -1, -1], (8, 5, 2), "25.0 % of I/Os"),
     ([READ_AHEAD] * 8, 5, (8, 8, 0), None)])
 def test_the_load_time_of_read_ahead_is_a_lower_bound(tmp_path, blkreel, flags, blocked_ns, counts, words):
     """Of the workload if any I/O is marked, and where more than 10 % have a thread whose blocked time is unknown."""

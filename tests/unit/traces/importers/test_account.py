@@ -72,7 +72,7 @@ def test_each_rejected_record_has_a_reason_and_the_first_a_line(run_lines):
 
 def test_more_rejected_records_than_allowed_are_an_error(run_lines, tmp_path):
     lines = [*(line(number) for number in range(97)), *["broken"] * 3]
-    with pytest.raises(TraceError, match=r"3\.0% of 100 records .* limit 1 %.*line 98: broken.*--max-rejected 4%"):
+    with pytest.raises(TraceError, match=r"3\.00 % of 100 records .* limit 1 %.*line 98: broken.*--max-rejected 4%"):
         run_lines(*lines)
     assert not list(tmp_path.glob("*.parquet")) and not list(tmp_path.glob(".*"))
     frame, _ = run_lines(*lines, max_rejected=0.04)

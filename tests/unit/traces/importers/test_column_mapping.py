@@ -79,9 +79,9 @@ COLUMNS = "time=t:s@unix,op=o,offset=b:sectors,length=n:bytes,latency=l:us"
 def test_a_line_with_more_fields_than_titles_is_rejected(run, records):
     """A decimal comma between commas: the latency would be the 0 before it. A line may lack fields that are not read.
     """
-    with pytest.raises(TraceError, match=f"100.0% of {records} records.* not 6 fields .first: .*line 2"):
+    with pytest.raises(TraceError, match=f"100 % of {records} records.* not 6 fields .first: .*line 2"):
         run("t,o,b,n,l,x\n" + "1,R,8,512,5,0,5\n" * records, columns=COLUMNS)
-    with pytest.raises(TraceError, match="50.0% of 400 records.* not 6 fields .first: .*line 202"):
+    with pytest.raises(TraceError, match="50.0 % of 400 records.* not 6 fields .first: .*line 202"):
         run("t,o,b,n,l,x\n" + "1,R,8,512,7,0\n" * 200 + "1,R,8,512,0,5,1\n" * 200, columns=COLUMNS)
     rows, _ = run("t,o,b,n,l,x\n" + "1,R,8,512,7,0\n" * 200 + "1,R,8,512,9\n" * 200, columns=COLUMNS)
     assert rows.latency_ns.tolist() == [7000] * 200 + [9000] * 200
@@ -114,7 +114,7 @@ def test_fractions_in_parquet_are_exact(run):
     assert rows.latency_ns.tolist() == [-1, 250] and rows.offset_bytes.tolist() == [0, 4096]
     rows, result = run(parquet_of(t=pa.array([133e15, 133e15 + 96])), columns=COLUMNS.replace("s@unix", "100ns@1601"))
     assert rows.submit_ns.tolist() == [0, 9600]
-    with pytest.raises(TraceError, match="50.0% of 2 records.*offset is negative or out of range"):
+    with pytest.raises(TraceError, match="50.0 % of 2 records.*offset is negative or out of range"):
         run(parquet_of(b=pa.array([0.0, 8.5])), columns=COLUMNS)
 
 
@@ -136,7 +136,7 @@ def test_text_in_parquet_is_read_as_in_a_text_table(run):
                        columns=COLUMNS.replace("s@unix", "datetime"))
     assert rows.submit_ns.tolist() == [0, 500_000_000] and result.metadata["clock"] == "realtime"
     assert rows.latency_ns.tolist() == [-1, 250] and rows.offset_bytes.tolist() == [0, 4096]
-    with pytest.raises(TraceError, match="50.0% of 2 records.*the time is out of range .first: .*row 2"):
+    with pytest.raises(TraceError, match="50.0 % of 2 records.*the time is out of range .first: .*row 2"):
         run(parquet_of(t=["1", "soon"]), columns=COLUMNS)
     with pytest.raises(UsageError, match="the type int64, not dates"):
         run(parquet_of(), columns=COLUMNS.replace("s@unix", "datetime"))
@@ -171,7 +171,7 @@ def test_a_name_of_two_columns_is_refused(run, kind):
 
 @pytest.mark.parametrize(("content", "message"), [
     (content_of(FRAME.assign(type="x"), "parquet"),
-     "100.0% of 50 records.*the operation is unknown .first: .*row 1"),
+     "100 % of 50 records.*the operation is unknown .first: .*row 1"),
     (content_of(FRAME, "parquet")[:-100], "is truncated")], ids=["no operation", "cut"])
 def test_a_parquet_file_that_cannot_be_imported(run, content, message):
     with pytest.raises(TraceError, match=message):
