@@ -7,6 +7,7 @@ from typing import Any, TypedDict
 
 from blkreel.common.device import SYS, multipath_paths
 from blkreel.common.system import text_in
+from blkreel.common.units import counted, format_share
 from blkreel.common.verdict import UNSEEN_LIMIT
 from blkreel.traces.format.metadata_types import ClockPair, Lost
 from blkreel.traces.spool.rows_child import DriveTotals, Totals
@@ -157,15 +158,15 @@ def incomplete(metadata: LedgerMetadata, source_format: str) -> list[str]:
         messages.append(f"{wakes_lost:,} wake-ups of threads by other threads were lost because the ring was full, so "
                         "those waits keep their length on another drive: give a larger one with --ring-size")
     if commands := metadata["ledger"].get("commands_unseen"):
-        messages.append(f"{commands:,} commands that programs passed to the drive have no row: a trace does not have "
-                        "their operation (such as compare, verify, copy) or their place (deallocate, unmap)")
+        messages.append(f"no row for {counted(commands, 'command')} that programs passed to the drive: a trace does "
+                        "not have their operation (such as compare, verify, copy) or their place (deallocate, unmap)")
     unseen = metadata["ledger"].get("reused")
     if not unseen:
         return messages
     # A recovered spool may have lost its source.
     reason, remedy = _UNSEEN_REASONS.get(source_format.partition(":")[0],
                                          ("their completion was not seen", "record it again"))
-    return [*messages, f"{unseen:,} I/Os ({100 * unseen_share(metadata):.3g} %) have no latency, because {reason}; "
+    return [*messages, f"{unseen:,} I/Os ({format_share(unseen_share(metadata))}) have no latency, because {reason}; "
                        f"{remedy}"]
 
 

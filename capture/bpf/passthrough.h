@@ -176,6 +176,8 @@ static __always_inline bool decode_command(struct slot *slot, struct request *rq
 		kind = decode_nvme(behind, &command);
 	else if (config.devices[index].command_set == COMMANDS_SCSI)
 		kind = decode_scsi(behind, &command);
+	else if (config.devices[index].command_set == COMMANDS_OF_DRIVER)
+		kind = COMMAND_OTHER;
 	bytes = command.count * config.devices[index].block_bytes;
 	if (kind == COMMAND_UNSEEN || bytes > ~0u)
 		COUNT(commands_unseen);

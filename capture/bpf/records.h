@@ -27,6 +27,7 @@ enum command_set {
 	COMMANDS_UNKNOWN,
 	COMMANDS_NVME,
 	COMMANDS_SCSI,
+	COMMANDS_OF_DRIVER, /* virtio: programs pass none, and the driver's own are queries, such as of its serial */
 };
 
 /* A range in the slot array: queues x depth slots, then one per queue for its flush request. */

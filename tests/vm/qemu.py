@@ -24,6 +24,7 @@ SHARED_BYTES = 64 << 20
 # A namespace with zones: sizes and capacity of each, and the most that are active.
 ZONED_SERIAL = "GUEST005"
 ZONED_BYTES, ZONE_BYTES, ZONE_CAPACITY_BYTES, ACTIVE_ZONES = 64 << 20, 4 << 20, 3 << 20, 6
+VIRTIO_SERIAL, VIRTIO_BYTES = "GUEST006", 16 << 20
 PMEM_BYTES = 32 << 20
 
 # Kernel messages that indicate a fault, for example in a driver or a BPF program.
@@ -194,7 +195,9 @@ def _drives(job):
             *_image(job, ZONED_SERIAL, ZONED_BYTES), "-device", f"nvme,id=zoned,serial={ZONED_SERIAL}",
             "-device", f"nvme-ns,bus=zoned,drive={ZONED_SERIAL},zoned=true,zoned.zone_size={ZONE_BYTES},"
                        f"zoned.zone_capacity={ZONE_CAPACITY_BYTES},zoned.max_active={ACTIVE_ZONES},"
-                       f"zoned.max_open={ACTIVE_ZONES}"]
+                       f"zoned.max_open={ACTIVE_ZONES}",
+            *_image(job, VIRTIO_SERIAL, VIRTIO_BYTES), "-device",
+            f"virtio-blk-pci,drive={VIRTIO_SERIAL},serial={VIRTIO_SERIAL}"]
 
 
 def _image(job, serial, size_bytes):

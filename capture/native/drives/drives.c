@@ -132,9 +132,11 @@ void drive_compare_paths(struct drive *drive)
 
 static enum command_set command_set_of(const char *directory)
 {
-	static const char *const attributes[] = { [COMMANDS_NVME] = "nsid", [COMMANDS_SCSI] = "device/scsi_level" };
+	static const char *const attributes[] = { [COMMANDS_NVME] = "nsid",
+						  [COMMANDS_SCSI] = "device/scsi_level",
+						  [COMMANDS_OF_DRIVER] = "device/features" };
 
-	for (enum command_set set = COMMANDS_NVME; set <= COMMANDS_SCSI; set++) {
+	for (enum command_set set = COMMANDS_NVME; set <= COMMANDS_OF_DRIVER; set++) {
 		FILE *file CLEANUP_FCLOSE = open_attribute(directory, attributes[set]);
 
 		if (file)

@@ -388,6 +388,17 @@ def test_btrfs_on_two_drives(blkreel, rows_of, nvme_drives, tmp_path):
     assert rows.attrs["summary"]["diskstats"]["difference"] == 0
 
 
+@pytest.mark.parametrize("kind", ["tp_btf", "raw_tp"])
+def test_queries_of_a_driver_are_no_commands_of_programs(rows_of, kind):
+    """virtio asks the drive for its serial each time that a program reads it, as a capture does."""
+    name = next(Path("/sys/block").glob("vd*")).name
+    rows = rows_of(f"/dev/{name}", f"cat /sys/block/{name}/serial >/dev/null; "
+                                   f"dd if=/dev/{name} of=/dev/null bs=4k count=5 iflag=direct status=none",
+                   "--programs", kind)
+    ledger = rows.attrs["summary"]["ledger"]
+    assert len(rows) == 5 and ledger["commands_unseen"] == 0 and ledger["other_ops"] > 0
+
+
 def test_persistent_memory(rows_of):
     """It has bios only, and no counters unless asked for."""
     drive = "/dev/pmem0"
