@@ -166,7 +166,7 @@ def _section_table(section: Document, width: int, rows: int, with_answer: bool) 
     ordered = _in_order(entries, columns)
     if len(ordered) > rows:
         ordered = ordered[:rows]
-    labels = _labels(_without_pace([entry["label"] for entry in ordered]), int(width * _MOST_LABEL))
+    labels = _labels([entry["label"] for entry in ordered], int(width * _MOST_LABEL))
     first = TextColumn("", labels, right=False)
     verdict = TextColumn("verdict", [entry["verdict"]["level"] for entry in ordered], right=False,
                          styles=[_LEVEL_STYLE[entry["verdict"]["level"]] for entry in ordered])
@@ -286,18 +286,6 @@ def _ranks(entries: Sequence[Document], columns: Sequence[Column]) -> TextColumn
         return None
     ranks = [entry["headline"][columns[0].metric.key]["rank"] for entry in entries]
     return TextColumn("rank", [str(rank or "") for rank in ranks]) if any(ranks) else None
-
-
-def _without_pace(labels: Sequence[str]) -> list[str]:
-    """Labels without the pace that a run has in its default label, if all have the same: the title has it too."""
-    cut = []
-    for label in labels:
-        parts = label.split(", ")
-        at = next((index for index, part in enumerate(parts) if index and part.endswith(" pace")), len(parts))
-        cut.append((", ".join(parts[:at]), parts[at:]))
-    ends = [end for _, end in cut]
-    same = all(end == ends[0] for end in ends) and len({start for start, _ in cut}) == len(set(labels))
-    return [start for start, _ in cut] if same else list(labels)
 
 
 def _labels(labels: Sequence[str], most: int) -> list[str]:

@@ -19,7 +19,7 @@ from blkreel.cli.options.telemetry import telemetry_options
 from blkreel.cli.options.types import NOT_TRUSTWORTHY, OutputPath, SectionedCommand, as_json, force, no_live, payload
 from blkreel.cli.ui.live_task import live_progress
 from blkreel.cli.ui.progress import progress
-from blkreel.cli.ui.replay_summary import plan_pace_words, repetition_lines, show_plan, state_lines, summary_lines
+from blkreel.cli.ui.replay_summary import repetition_lines, show_plan, state_lines, summary_lines
 from blkreel.cli.ui.step_progress import StepProgress, display_name
 from blkreel.common.command_line import command_line
 from blkreel.common.console import Console, Detail, warn
@@ -92,7 +92,7 @@ MAX_THREADS = 64
               help="Time from the start of the background to that of the trace.")
 @click.option("--threads", default="1", show_default=True, metavar="N|auto",
               help="Number of issuing threads. auto: several if the trace is too fast for one.")
-@click.option("--label", metavar="TEXT", help="Name of the run in reports. [default: drive and pace]")
+@click.option("--label", metavar="TEXT", help="Name of the run in reports. [default: the drive]")
 @click.option("--device", type=int, metavar="N", help="Device of a trace with several devices.")
 @click.option("--seed", type=click.IntRange(0), metavar="N", default=1, show_default=True,
               help="Seed of the written data.")
@@ -197,7 +197,8 @@ def command(trace: str, targets: tuple[str, ...], output: str | None, paces: tup
         show_plan(plans[0], as_json)
         return 0
     assert output is not None
-    options = ReplayOptions(label or _label(plans[0]), seed, Payload(compressible, duplicates), polled, passthrough,
+    label = label or " and ".join(target.drive.model or target.drive.name for target in plans[0].targets)
+    options = ReplayOptions(label, seed, Payload(compressible, duplicates), polled, passthrough,
                             telemetry.for_several_runs() if baseline or repetitions else telemetry, limits)
     session = _Session(destroy, options, detail, False if no_live else None, as_json)
     session.check(plans[0])
@@ -333,11 +334,6 @@ def _progress(plan: Plan, live: bool | None) -> Progress:
         return live_progress(step, total, names, live=live)
 
     return show
-
-
-def _label(plan: Plan) -> str:
-    drives = " and ".join(target.drive.model or target.drive.name for target in plan.targets)
-    return f"{drives}, {plan_pace_words(plan)}"
 
 
 def find_targets(arguments: Sequence[str], device: int | None,

@@ -148,9 +148,9 @@ def test_drives_of_one_name_are_other_entries(blkreel, tmp_path):
         blkreel("replay", trace, "--on", drive, "-o", tmp_path / f"run{number}", check=False)
     (section,) = present.compare([tmp_path / f"run{number}" for number in range(len(drives))])["sections"]
     assert [(entry["label"], entry["n"]) for entry in section["entries"]] == [
-        ("USB stick (typical), original pace, jitter=0.1", 2),
-        ("USB stick (typical), original pace, jitter=0.1,read_latency=9ms", 1),
-        *((f"scratch.img, original pace, {tmp_path / name / 'scratch.img'}", 1) for name in "ab")]
+        ("USB stick (typical), jitter=0.1", 2),
+        ("USB stick (typical), jitter=0.1,read_latency=9ms", 1),
+        *((f"scratch.img, {tmp_path / name / 'scratch.img'}", 1) for name in "ab")]
 
 
 def test_different_traces_never_share_a_section(tmp_path, four_runs):

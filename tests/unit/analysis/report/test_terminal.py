@@ -157,15 +157,6 @@ def test_several_sections_share_the_lines(tmp_path, run_paths):
     assert len(terminal.comparison_lines(many, Detail(), 80)) <= 25
 
 
-@pytest.mark.parametrize(("labels", "expected"), [
-    (["A, original pace", "B, fw 2, original pace"], ["A", "B, fw 2"]),
-    (["A, original pace, idle capped at 25 ms"], ["A"]),
-    (["A, original pace", "B, x2 pace"], ["A, original pace", "B, x2 pace"]),
-    (["A, original pace", "B"], ["A, original pace", "B"])])
-def test_the_pace_of_a_default_label_is_in_the_title_already(labels, expected):
-    assert terminal._without_pace(labels) == expected
-
-
 def test_columns_are_dropped_whole():
     columns = [TextColumn("", ["A", "B"], right=False), TextColumn("Read wait", ["284", "1,234"], "s"),
                TextColumn("Response p99", ["12.3", "0.123"], "ms")]
