@@ -94,12 +94,12 @@ def test_a_process_and_its_children_are_marked_until_it_ends(started, loop_drive
     assert open_trace(path).metadata["filters"]["pid"] == shell.pid
 
 
-# Starts children until `attached` exists, more and more rarely; then each reads one sector.
+# Starts six children and more until `attached` exists, more and more rarely; then each reads one sector.
 STARTS_CHILDREN = """
 import itertools, mmap, os, time
 ready, begin = os.pipe()
 for sector in itertools.count():
-    if os.path.exists("attached"):
+    if sector > 5 and os.path.exists("attached"):
         break
     if not os.fork():
         os.close(begin)
