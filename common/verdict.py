@@ -59,7 +59,7 @@ CODES = {
                       "the drive is not as fast as the captured one",
     "processors_busy": "the threads of a dependent replay waited for a processor for more than 25 % of the time "
                        "between their I/Os, and the drive is not as fast as the captured one",
-    "ended_by_clock": "the last I/Os of a dependent replay came at least 2 % of the load time after all others, as a "
+    "ended_by_clock": "the load time leaves out the last I/Os: they came at least 2 % of it after all others, as a "
                       "thread slept by the clock before them, and the trace has others after them",
     "computing_unknown": "a dependent replay took less time than threads of the captured command computed meanwhile",
     "compute_scaled": "computing times were divided (--compute)",

@@ -18,6 +18,7 @@ from pathlib import Path
 
 from blkreel.analysis.stats.intervals import geometric_mean, interval
 from blkreel.common.emulated import IO_KINDS, read_account
+from blkreel.traces.format.metadata_types import Run
 from measurements.lab import SERVER_FIRST, as_a_program, machine, need, run
 
 BLKREEL = Path(sys.executable).with_name("blkreel")
@@ -116,8 +117,8 @@ def by_blkreel(device, trace, options):
          str(options.pairs), "--json"], capture_output=True, text=True)
     if done.returncode not in (0, 3):
         raise SystemExit(f"the replay on {device} failed: {done.stderr.strip()[-2000:]}")
-    accounts = [repetition["run"] for repetition in json.loads(done.stdout)["repetitions"]]
-    return [(account["baseline"]["load_time_ns"] / 1e9, account["own_wall_ns"] / 1e9) for account in accounts]
+    accounts = [Run.of(repetition) for repetition in json.loads(done.stdout)["repetitions"]]
+    return [(account.baseline.load_time_ns / 1e9, account.load_time_ns / 1e9) for account in accounts]
 
 
 def counts(name):

@@ -21,6 +21,7 @@ from contextlib import nullcontext
 from pathlib import Path
 
 from blkreel.common.emulated import IO_KINDS, read_account
+from blkreel.traces.format.metadata_types import Run
 from blkreel.traces.format.reader import open_trace
 from blkreel.traces.format.schema import FLAGS
 from measurements.contention.programs import PROGRAMS, fill, install_game, size_bytes, write_random
@@ -236,7 +237,8 @@ def predicted(program, drive, rate, directory, outside_s):
     """outside_s: of the program, before its first I/O and behind its last, which no replay has."""
     _, account = replayed(program, drive, directory, "--background", f"writes={rate}", "--background-lead",
                           f"{LEAD_S}s", "--baseline")
-    phases = [account["own_wall_ns"], *(phase["load_time_ns"] for phase in account["other_phases"] or ())]
+    load_time_ns = Run.of({"run": account}).load_time_ns
+    phases = [load_time_ns, *(phase["load_time_ns"] for phase in account["other_phases"] or ())]
     return {"alone_s": account["baseline"]["load_time_ns"] / 1e9 + outside_s,
             "beside_s": statistics.geometric_mean(phases) / 1e9 + outside_s,
             "reached": account["background"][0]["reached_share"]}

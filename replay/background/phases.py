@@ -11,6 +11,7 @@ from blkreel.common.progress import Progress
 from blkreel.replay.drive.target import engine_options
 from blkreel.replay.engine.engine import Batch, Engine, EngineOptions, Payload
 from blkreel.replay.engine.spans import ReadTimes, RunSpan
+from blkreel.replay.plan.plan import PlannedCounts
 from blkreel.replay.simulated import state as simulated
 from blkreel.replay.simulated.state import SimulatedState
 
@@ -65,15 +66,15 @@ def _store(plan: PlanBeside, states: list[SimulatedState]) -> None:
 
 def _times_at(plan: PlanBeside, seed: int, payload: Payload, engine: Engine,
               foreground_of: Callable[[Batch], tuple[Batch, Batch | None]]) -> PhaseTimes:
-    span, reads = RunSpan(), ReadTimes()
+    span, reads, counts = RunSpan(finds_late_end=True), ReadTimes(), PlannedCounts()
 
     def take(rows: Batch) -> None:
         foreground, _ = foreground_of(rows)
         span.add(foreground)
         reads.add(foreground)
 
-    engine(EngineOptions(**engine_options(plan.targets), seed=seed, may_write=True, payload=payload), plan.lanes(),
-           take, lambda note: None)
+    engine(EngineOptions(**engine_options(plan.targets), seed=seed, may_write=True, payload=payload),
+           plan.lanes(counts), take, lambda note: None)
     account = reads.account()
-    return {"phase": plan.backgrounds[0].phase, "load_time_ns": span.load_time_ns,
+    return {"phase": plan.backgrounds[0].phase, "load_time_ns": counts.load_time_ns(span),
             "read_wait_ns": account["wait_ns"] if account else 0}

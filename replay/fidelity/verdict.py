@@ -29,6 +29,7 @@ from blkreel.traces.format.schema import CHECKS, ZONE_MANAGEMENT
 
 from . import health
 from .certificate import main_cause, times
+from .host_effect import EffectLimits
 
 # Mean share of a CPU's time that a hypervisor took. A drive in software suffers from it too.
 STEAL_QUALIFIED_SHARE = 0.02
@@ -38,13 +39,21 @@ SLOWER_DRIVE = 1.02
 # Metrics that qualify a run beside its headline metrics.
 ALSO_JUDGED = ("read_wait", "read_p50", "read_p99", "read_service_time", "write_p50", "write_p99",
                "write_response_p99")
+# Withheld where the load time is known to be wrong by more than an effect of the host may be.
+_OF_LOAD_TIME = ("load_time", "added_by_drive", "compute_share", "largest_speedup")
 
 
 def judge(account: Mapping[str, Any]) -> Verdict:
     run = Run.of({"run": account})
     power_reasons, notes = health.power(run.telemetry, run.wall_ns or 0)
-    return judged([*_invalid(run), *_host(run), *_qualified(run), *power_reasons], notes=notes,
-                  withheld=[key for key, effect in run.host_effect.metrics.items() if effect["level"] == "withheld"])
+    return judged([*_invalid(run), *_host(run), *_qualified(run), *power_reasons], notes=notes, withheld=_withheld(run))
+
+
+def _withheld(run: Run) -> Iterator[str]:
+    effects = run.host_effect
+    yield from (key for key, effect in effects.metrics.items() if effect["level"] == "withheld")
+    if _uncomputed_share(run) > effects.limits.get("withheld", EffectLimits.withheld):
+        yield from _OF_LOAD_TIME
 
 
 def _invalid(run: Run) -> Iterator[Reason]:
@@ -346,23 +355,29 @@ def _asleep(run: Run) -> Iterator[Reason]:
 def _by_clock(run: Run) -> Iterator[Reason]:
     """I/Os of a thread that wakes by the clock, behind the end of a program that was quicker than on the captured
     drive."""
-    ios, late_ns = run.pace.by_clock_ios or 0, run.pace.by_clock_ns or 0
-    load_time_ns = run.load_time_ns or 0
+    ios, late_ns, load_time_ns = run.pace.by_clock_ios or 0, run.pace.by_clock_ns or 0, run.load_time_ns or 0
     if late_ns > BY_CLOCK_LIMIT * load_time_ns > 0:
         yield reason("ended_by_clock", "qualified",
-                     f"load time too long: its last {ios:,} {'I/O comes' if ios == 1 else 'I/Os come'} "
-                     f"{format_ns(late_ns)} after all others, because a thread slept by the clock; in the trace others "
-                     f"come after them. Without them it is {format_ns(load_time_ns - late_ns)}", None,
-                     late_ns / load_time_ns, BY_CLOCK_LIMIT)
+                     f"load time without the last {counted(ios, 'I/O')}, {format_ns(late_ns)} after all others because "
+                     f"a thread slept by the clock; in the trace others come after. With them it is "
+                     f"{format_ns(load_time_ns + late_ns)}", None, late_ns / load_time_ns, BY_CLOCK_LIMIT)
 
 
 def _computing(run: Run) -> Iterator[Reason]:
     """Threads that compute and do no I/O, which may be what the program waits for on a faster drive."""
-    computed_ns = (run.source.least_computed_ns or 0) - run.idle.removed_ns
-    wall_ns = run.wall_ns or 0
-    if run.pace.compute or not 0 < wall_ns < computed_ns / SLOWER_DRIVE:
-        return
-    yield reason("computing_unknown", "qualified",
-                 f"load time uncertain: threads of the captured command computed for at least {format_ns(computed_ns)} "
-                 f"between its first and last I/O, and the replay took {format_ns(wall_ns)}: what threads compute that "
-                 "do no I/O is not replayed", None, wall_ns, computed_ns)
+    if _uncomputed_share(run) > SLOWER_DRIVE - 1:
+        computed_ns, wall_ns = _computed_ns(run), run.wall_ns or 0
+        yield reason("computing_unknown", "qualified",
+                     "load time uncertain: threads of the captured command computed for at least "
+                     f"{format_ns(computed_ns)} between its first and last I/O, and the replay took "
+                     f"{format_ns(wall_ns)}: what threads compute that do no I/O is not replayed", None, wall_ns,
+                     computed_ns)
+
+
+def _computed_ns(run: Run) -> int:
+    return (run.source.least_computed_ns or 0) - run.idle.removed_ns
+
+
+def _uncomputed_share(run: Run) -> float:
+    """By how much longer than the run the threads of the command computed, which is what it takes at least."""
+    return _computed_ns(run) / run.wall_ns - 1 if run.wall_ns and not run.pace.compute else 0.0

@@ -12,7 +12,7 @@ import numpy as np
 
 from blkreel.replay.drive.target import Target
 from blkreel.replay.engine.engine import DEPENDENCY_REACH, MAX_DEPTH, OMITTED, Batch, Lane
-from blkreel.replay.engine.spans import LateEnd
+from blkreel.replay.engine.spans import LateEnd, RunSpan
 from blkreel.traces.format.metadata_types import Thread, computed_at_least, missing_ios, of_recording
 from blkreel.traces.format.read_ahead import ReadAheadCount, ReadAheadInTime
 from blkreel.traces.format.schema import FLAGS, OPS, USE_COLUMNS, USER_COLUMNS, WAKE_COLUMNS, WRITE_FLAGS
@@ -78,6 +78,10 @@ class PlannedCounts:
         # What the thread computed is part of the load.
         by_clock = 2 * asleep_ns >= late.pause_ns > 0
         return {"by_clock_ios": late.ios, "by_clock_ns": late.late_ns} if by_clock else {}
+
+    def load_time_ns(self, span: RunSpan) -> int:
+        """Of a run that was counted here, as metadata_types.Run.load_time_ns. span: finds the late end."""
+        return span.load_time_ns - self.by_clock(span.late_end).get("by_clock_ns", 0)
 
 
 @dataclass(frozen=True)

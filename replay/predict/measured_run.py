@@ -27,7 +27,7 @@ from blkreel.replay.fidelity.queue_metrics import READ, WRITE
 from blkreel.replay.plan.dependencies import is_observed
 from blkreel.replay.plan.mapping import Part
 from blkreel.replay.plan.pace import ALL_IDLE, DEPENDENT, ORIGINAL, IdlePolicy
-from blkreel.replay.plan.plan import Plan, TracePlan
+from blkreel.replay.plan.plan import Plan, PlannedCounts, TracePlan
 from blkreel.replay.plan.planner import plan_trace
 from blkreel.replay.run.records import foreground_of
 from blkreel.replay.run.simulate import simulate
@@ -96,7 +96,7 @@ class MeasuredRun(Ios):
         is_usual = pace.name == DEPENDENT.name and not pace.compute and not pace.streams
         if not is_usual or account.drives or copies > 1 or account.without or account.partial:
             return None
-        return account.own_wall_ns or account.wall_ns
+        return account.load_time_ns
 
     @cached_property
     def plan_alone(self) -> Plan | None:
@@ -263,15 +263,16 @@ def repeated_ios(run: MeasuredRun, drive: SimulatedDrive, progress: Progress) ->
 
 def repeated_load_time(run: MeasuredRun, plan: Plan, drive: SimulatedDrive, progress: Progress) -> int:
     """Load time in ns of a plan of the run on the drive."""
-    span = RunSpan()
+    span, counts = RunSpan(finds_late_end=True), PlannedCounts()
 
     def take(rows: Batch) -> None:
         span.add(foreground_of(rows)[0])
 
-    _simulate(run, plan, drive, take, progress)
-    return span.load_time_ns
+    _simulate(run, plan, drive, take, progress, counts)
+    return counts.load_time_ns(span)
 
 
-def _simulate(run: MeasuredRun, plan: Plan, drive: SimulatedDrive, take: Any, progress: Progress) -> None:
-    if not simulate(plan, drive, take, progress, "simulating the run"):
+def _simulate(run: MeasuredRun, plan: Plan, drive: SimulatedDrive, take: Any, progress: Progress,
+              counts: PlannedCounts | None = None) -> None:
+    if not simulate(plan, drive, take, progress, "simulating the run", counts=counts):
         raise TraceError(f"{run.trace.path}: its I/Os cannot be simulated", "check it: blkreel check RUN")

@@ -140,8 +140,9 @@ def predict(trace: Trace, drive: SimulatedDrive, device: int | None, progress: P
     least = zero_latency(plan, plan.source_sha256(), progress) if dependent else None
     run = Run.of({"run": {"pace": {**plan.pace_account(counts), **counts.by_clock(span.late_end)},
                           "source": plan.source(), "wall_ns": span.wall_ns, "idle": plan.idle_account()}})
-    return Prediction(plan.pace.name, span.load_time_ns if dependent else None,
-                      span.load_time_ns - least["load_time_ns"] if least else None,
+    load_time_ns = counts.load_time_ns(span)
+    return Prediction(plan.pace.name, load_time_ns if dependent else None,
+                      load_time_ns - least["load_time_ns"] if least else None,
                       metrics.percentile_ns(READ, *_P99) if metrics.count(READ) else None, metrics.count(READ),
                       (*(limit["text"] for limit in of_dependencies(run)),
                        *_own_writes(drive, metrics.count(READ), metrics.count(WRITE), written_bytes)))

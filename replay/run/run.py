@@ -454,7 +454,7 @@ class _Run:
 
     def _baseline_account(self) -> dict[str, Any] | None:
         is_dependent = any(pace.dependent for pace in self.plan.paces)
-        load_time_ns = self._records.span.load_time_ns if self._beside else None
+        load_time_ns = self._planned_counts.load_time_ns(self._records.span) if self._beside else None
         return self.replay.baseline and baseline_account(self.replay.baseline, self._records.reads.account(),
                                                          is_dependent, load_time_ns, self._phases)
 

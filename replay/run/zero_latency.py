@@ -20,7 +20,7 @@ from blkreel.common.progress import Progress
 from blkreel.replay.engine.engine import HELPER, Engine, run_engine
 from blkreel.replay.engine.spans import RunSpan
 from blkreel.replay.plan import survey_cache
-from blkreel.replay.plan.plan import TracePlan
+from blkreel.replay.plan.plan import PlannedCounts, TracePlan
 from blkreel.replay.simulated.spec import ZERO_LATENCY
 from blkreel.traces.format.condition import NO_COMPUTING
 from blkreel.traces.format.metadata_types import ZeroLatency
@@ -64,12 +64,13 @@ def engine_version() -> str:
 
 
 def _measured(plan: TracePlan, progress: Progress, engine: Engine) -> int | None:
-    span = RunSpan()
+    span, counts = RunSpan(finds_late_end=True), PlannedCounts()
     try:
-        whole = simulate(plan, ZERO_LATENCY, span.add, progress, "computing the load time without latency", engine)
+        whole = simulate(plan, ZERO_LATENCY, span.add, progress, "computing the load time without latency", engine,
+                         counts)
     except BlkreelError:
         return None  # it must not cost the run that was measured
-    return span.load_time_ns if whole else None
+    return counts.load_time_ns(span) if whole else None
 
 
 def plan_key(plan: TracePlan, sha256: str | None) -> dict[str, Any]:
@@ -119,12 +120,13 @@ def compute_curve(plan: TracePlan, sha256: str | None, progress: Progress,
     points = []
     try:
         for factor in FACTORS:
-            span = RunSpan()
+            span, counts = RunSpan(finds_late_end=True), PlannedCounts()
             faster = replace(plan, pace=replace(plan.pace, compute=factor))
-            if not simulate(faster, drive, span.add, progress, "computing load times over compute speed", engine):
+            if not simulate(faster, drive, span.add, progress, "computing load times over compute speed", engine,
+                            counts):
                 return None
             points.append({"compute": factor if math.isfinite(factor) else NO_COMPUTING,
-                           "load_time_ns": span.load_time_ns})
+                           "load_time_ns": counts.load_time_ns(span)})
     except BlkreelError:
         return None  # it must not cost the run that was measured
     _store("compute curve", key, points=points)

@@ -594,8 +594,10 @@ class Run:
 
     @property
     def load_time_ns(self) -> int | None:
-        """From the first submit of workload I/O, of all I/O if none is marked, to the last completion."""
-        return self.wall_ns if self.own_wall_ns is None else self.own_wall_ns
+        """From the first submit of workload I/O, of all I/O if none is marked, to the last completion, without the I/Os
+        that a sleep by the clock put behind all others."""
+        span_ns = self.wall_ns if self.own_wall_ns is None else self.own_wall_ns
+        return span_ns and span_ns - (self.pace.by_clock_ns or 0)
 
 
 class HasMetadata:

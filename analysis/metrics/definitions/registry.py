@@ -327,23 +327,24 @@ def _slowdown_by_writes(partial: Partial, times: RunTimes) -> Value:
 _NO_BASELINE = "no baseline run, an invalid one, or too few reads beside writes"
 
 # From the account of the run: `run` in recompute.
+_LOAD_TIME = '(run["own_wall_ns"] or run["wall_ns"]) - (run["pace"].get("by_clock_ns") or 0)'
 _RUN = (
     Metric("load_time", "run.load_time_ns", "Load time", NS,
-           "last completion − first submit of workload I/O; of all I/O if none is marked", _nothing, "lower",
-           _ONLY_DEPENDENT, 'run["own_wall_ns"] or run["wall_ns"]', short="Load time", listed=True,
-           missing=_NO_LOAD_TIME, use="read_wait", of_run=lambda partial, times: times.load_ns),
+           "last completion − first submit of workload I/O; of all I/O if none is marked; without I/Os that a sleep by "
+           "the clock put behind all others", _nothing, "lower", _ONLY_DEPENDENT, _LOAD_TIME, short="Load time",
+           listed=True, missing=_NO_LOAD_TIME, use="read_wait", of_run=lambda partial, times: times.load_ns),
     Metric("added_by_drive", "run.added_by_drive_ns", "Added by the drive", NS,
            "load time − load time of the same plan on a drive without latency", _nothing, "lower", _ONLY_DEPENDENT,
-           '(run["own_wall_ns"] or run["wall_ns"]) - run["zero_latency"]["load_time_ns"]', short="Added", listed=True,
+           f'{_LOAD_TIME} - run["zero_latency"]["load_time_ns"]', short="Added", listed=True,
            missing=_NO_ZERO_LATENCY, use="read_wait", same_rank="load_time",
            of_run=_of_times(lambda load_ns, zero_ns: load_ns - zero_ns)),
     Metric("compute_share", "run.compute_share", "Compute share", SHARE,
            "load time of the same plan on a drive without latency / load time", _nothing, "", _ONLY_DEPENDENT,
-           'run["zero_latency"]["load_time_ns"] / (run["own_wall_ns"] or run["wall_ns"])', short="Compute", listed=True,
+           f'run["zero_latency"]["load_time_ns"] / ({_LOAD_TIME})', short="Compute", listed=True,
            missing=_NO_ZERO_LATENCY, of_run=_of_times(lambda load_ns, zero_ns: ratio(zero_ns, load_ns))),
     Metric("largest_speedup", "run.largest_speedup", "Largest speedup by any drive", NUMBER,
            "load time / load time of the same plan on a drive without latency", _nothing, "", _ONLY_DEPENDENT,
-           '(run["own_wall_ns"] or run["wall_ns"]) / run["zero_latency"]["load_time_ns"]', short="At most", listed=True,
+           f'({_LOAD_TIME}) / run["zero_latency"]["load_time_ns"]', short="At most", listed=True,
            missing=_NO_ZERO_LATENCY, of_run=_of_times(ratio)),
     Metric("read_share", "run.read_share", "Read share of the active time", SHARE,
            "read wait / (makespan − idle time): idle time has nothing outstanding for longer than the burst gap",

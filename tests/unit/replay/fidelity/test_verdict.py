@@ -78,8 +78,8 @@ QUALIFIES = [
     ({"pace": {"asleep_share": 0.817}, "source.duration_ns": 1_100_000_000},
      "for other threads, locks or timers, which keeps its length here"),
     ({"pace": {"by_clock_ios": 2, "by_clock_ns": 21_000_000}},
-     "too long: its last 2 I/Os come 21.0 ms after all others, because a thread slept by the clock; in the trace "
-     "others come after them. Without them it is 979 ms"),
+     "^load time without the last 2 I/Os, 21.0 ms after all others because a thread slept by the clock; in the trace "
+     "others come after. With them it is 1.00 s$"),
     ({"source.least_computed_ns": 1_100_000_000},
      "threads of the captured command computed for at least 1.10 s between its first and last I/O, and the replay took "
      "1.00 s"),
@@ -166,7 +166,7 @@ def test_another_length_of_read_ahead_is_said(captured, here, read_ahead_ios, di
     *({"pace": {name: share}, "source.duration_ns": duration_ns} for name in ("asleep_share", "waiting_share")
       for share, duration_ns in (
         (0.25, 900_000_000), (0.9, 990_000_000), (0.9, 1_010_000_000), (0.9, None), (None, 900_000_000))),
-    {"pace": {"by_clock_ios": 2, "by_clock_ns": 20_000_000}},
+    {"pace": {"by_clock_ios": 2, "by_clock_ns": 19_000_000}},
     {"source.least_computed_ns": 1_010_000_000}])
 def test_what_is_not_held_against_a_run(changes):
     assert judged(changes) == ("valid", "")
@@ -194,6 +194,18 @@ def test_a_withheld_metric_is_listed_whether_or_not_a_reason_names_it():
     (reason,) = verdict["reasons"]
     assert (reason["code"], reason["metric"], reason["value"], reason["limit"]) == \
         ("metric_withheld", "read_response_p99", 0.3, 0.1)
+
+
+@pytest.mark.parametrize(("changes", "share"), [
+    ({"pace": {}, "source": {"least_computed_ns": 1_100_000_000}}, 0.1),
+    ({"pace": {}, "source": {"least_computed_ns": 9_000_000_000}, "idle": {"removed_ns": 7_900_000_000}}, 0.1)])
+def test_a_load_time_that_is_known_to_be_wrong_is_withheld_beyond_the_second_limit(changes, share):
+    limits = host_effect()["limits"]
+    within = judge({**GOOD, **changes, "host_effect": {"limits": {**limits, "withheld": share + 1e-6}}})
+    beyond = judge({**GOOD, **changes, "host_effect": {"limits": {**limits, "withheld": share - 1e-6}}})
+    assert within["level"] == beyond["level"] == "qualified" and within["withheld"] == []
+    assert beyond["withheld"] == ["added_by_drive", "compute_share", "largest_speedup", "load_time"]
+    assert judge({**GOOD, **changes, "wall_ns": 950_000_000})["withheld"], "10 % without limits of the host's effect"
 
 
 @pytest.mark.parametrize(("run_ns", "counted_ns", "steal_ns", "level"), [

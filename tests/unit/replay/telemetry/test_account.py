@@ -285,7 +285,7 @@ def test_power_without_a_meter_is_a_note_and_of_a_broken_meter_a_reason():
     alone = {**unknown, "notes": {"power_w": ["the program ended with 3 before the run did"]}}  # after one sample
     assert reasons(alone)[1] == ["power not measured: the program ended with 3 before the run did"]
     measured = {**METER, "rate_hz": 1, "average_w": 4, "energy_j": 32, "gaps": 2, "covered_ns": 8 * S}
-    assert "20%" in reasons({**unknown, "power": measured})[1][0]
+    assert "20.0 %" in reasons({**unknown, "power": measured})[1][0]
     assert not reasons({**unknown, "power": {**measured, "covered_ns": 96 * S // 10}})[1]
 
 
