@@ -84,6 +84,11 @@ def format_share(share: float) -> str:
     return f"{digits(share * 100)} %"
 
 
+def format_change(share: float) -> str:
+    """`+6.3 %`."""
+    return f"{share * 100:+.1f} %"
+
+
 def _three_digits(value: float) -> str:
     return digits(value).replace(",", "")
 

@@ -404,7 +404,7 @@ def _is_share(metric: str) -> bool:
 
 
 def _percent(share: float) -> str:
-    return f"{share * 100:+.1f} %" if round(share * 100, 1) else "0.0 %"
+    return units.format_change(share) if round(share * 100, 1) else "0.0 %"
 
 
 def _value(metric: str, value: float | None) -> str:

@@ -324,7 +324,7 @@ def rank_words(entries: list[Document], metric: Metric) -> str:
 
 def ratio_words(ratio: Document) -> str:
     """"B against A, wait time: +12.0 % (+8.1 % to +16.2 %), they differ"."""
-    value, low, high = (f"{(ratio[key] - 1) * 100:+.1f} %" for key in ("value", "low", "high"))
+    value, low, high = (units.format_change(ratio[key] - 1) for key in ("value", "low", "high"))
     outcome = "they differ" if ratio["differ"] else f"a tie: {ratio['why']}"
     title = METRICS[ratio["figure"]].title
     return f"{ratio['other']} against {ratio['base']}, {within_sentence(title)}: {value} ({low} to {high}), {outcome}"

@@ -10,7 +10,7 @@ from blkreel.analysis.metrics.definitions.headline import LOAD_TIME
 from blkreel.analysis.metrics.run_times import why_no_slowdown
 from blkreel.analysis.stats.intervals import Interval, geometric_mean, interval, runs_to_exclude_one
 from blkreel.common.emulated import EmulatedUse
-from blkreel.common.units import format_ns
+from blkreel.common.units import format_change, format_ns
 from blkreel.common.verdict import Level, Reason, Verdict, judged, merged, recorded
 from blkreel.traces.format.metadata_types import Baseline, Run
 from blkreel.traces.format.reader import open_trace
@@ -110,7 +110,7 @@ def _notes(runs: Sequence[Run]) -> Iterator[str]:
     effects = [metrics[LOAD_TIME.key]["effect"] for run in runs
                if LOAD_TIME.key in (metrics := run.host_effect.metrics)]
     if effects:
-        yield f"effect of this host on the load time at most {max(effects, key=abs):+.1%}"
+        yield f"effect of this host on the load time at most {format_change(max(effects, key=abs))}"
     yield from late_words([use for run in runs for use in run.emulated])
 
 

@@ -11,7 +11,7 @@ from blkreel.common.files.json_file import print_json
 from blkreel.common.files.typed_document import record
 from blkreel.common.printable import printable
 from blkreel.common.text_table import shortened, wrapped
-from blkreel.common.units import counted, format_bytes, format_count, format_ns
+from blkreel.common.units import counted, format_bytes, format_change, format_count, format_ns
 from blkreel.common.verdict import judged
 from blkreel.replay.background.plan import PlanBeside
 from blkreel.replay.drive import state as drive_state
@@ -208,7 +208,7 @@ def _lateness_words(run: Run, entry: Mapping[str, Any]) -> list[str]:
     effects = run.host_effect.metrics
     for metric in headline_of([dict(entry)]):
         if metric.key in effects:
-            words.append(f"effect on {metric.noun} {effects[metric.key]['effect']:+.1%}")
+            words.append(f"effect on {metric.noun} {format_change(effects[metric.key]['effect'])}")
             break
     return words + ([f"drive queue full for {late['queue_full_ops']:,} I/Os"] if late["queue_full_ops"] else [])
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any, cast
 
 from blkreel.common import emulated
-from blkreel.common.units import binary_size, counted, format_bytes, format_ns
+from blkreel.common.units import binary_size, counted, format_bytes, format_change, format_ns
 from blkreel.common.verdict import (
     ASLEEP_LIMIT,
     BACKGROUND_LIMIT,
@@ -134,26 +134,22 @@ def _effects(run: Run) -> Iterator[Reason]:
     if all(effects[key]["level"] == "withheld" for key in headline):
         least = min(headline, key=lambda key: abs(effects[key]["effect"]))
         yield reason("all_metrics_withheld", "invalid",
-                     f"effect of the host on every headline metric at least {_percent(effects[least]['effect'])} "
+                     f"effect of the host on every headline metric at least {format_change(effects[least]['effect'])} "
                      f"(limit {withheld}){cause}", least, effects[least]["effect"], limits["withheld"])
     for key in dict.fromkeys([*headline, *(key for key in ALSO_JUDGED if key in effects)]):
         effect, title = effects[key], key.replace("_", " ")
         if effect["level"] == "withheld":
             yield reason("metric_withheld", "qualified",
-                         f"{title} withheld: effect of the host {_percent(effect['effect'])} "
+                         f"{title} withheld: effect of the host {format_change(effect['effect'])} "
                          f"(limit {withheld}){cause}", key, effect["effect"], limits["withheld"])
         elif effect["level"] == "qualified":
             yield reason("host_effect", "qualified",
-                         f"effect of the host on {title} {_percent(effect['effect'])} "
+                         f"effect of the host on {title} {format_change(effect['effect'])} "
                          f"(limit {accepted}){cause}", key, effect["effect"], limits["accepted"])
 
 
 def _share(share: float) -> str:
     return f"{share * 100:g} %"
-
-
-def _percent(share: float) -> str:
-    return f"{share * 100:+.1f} %"
 
 
 def _slow_link(name: str, link: PcieLink | None) -> Iterator[Reason]:

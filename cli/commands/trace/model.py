@@ -144,4 +144,4 @@ def _text(comparison: Comparison, value: float | None) -> str:
 
 def _difference(comparison: Comparison) -> str:
     relative = comparison.relative_difference
-    return "" if relative is None else f"{relative * 100:+.1f} %"
+    return "" if relative is None else units.format_change(relative)

@@ -68,10 +68,10 @@ def test_noise_is_said_with_the_pairs_that_would_tell():
 @pytest.mark.parametrize("level", ["qualified", "invalid"])
 def test_the_reasons_of_a_verdict_are_shown_but_not_those_of_other_metrics(level):
     result = found((CLEAR, CLEAR), (CLEAR, pairs((1.0, 1.2), (1.0, 1.2), reasons=[{**BOUND, "level": level}, OTHER],
-                                                 notes=("effect of this host on the load time at most +6.3%",))))
+                                                 notes=("effect of this host on the load time at most +6.3 %",))))
     text = " ".join(text_of(result).split())
     assert f"emulated SATA QLC, replay: {level}: load time is a lower bound" in text
-    assert "effect of this host on the load time at most +6.3%" in text
+    assert "effect of this host on the load time at most +6.3 %" in text
     assert "p99" not in text
 
 
