@@ -12,7 +12,7 @@ from typing import NotRequired, TypedDict, cast
 from blkreel.common.files.typed_document import read_json
 
 from .system import text_in
-from .units import format_ns
+from .units import format_ns, format_share
 from .verdict import Level, Reason, reason
 
 RUN = Path("/run/blkreel/emulated")
@@ -268,7 +268,7 @@ def reasons(uses: Iterable[EmulatedUse]) -> Iterator[Reason]:
         if late > LATE_QUALIFIED:
             level: Level = "invalid" if late > LATE_INVALID else "qualified"
             limit = LATE_INVALID if late > LATE_INVALID else LATE_QUALIFIED
-            yield reason("emulated_late", level, f"{drive}: {100 * late:.2g} % of the I/Os completed late (limit "
+            yield reason("emulated_late", level, f"{drive}: {format_share(late)} of the I/Os completed late (limit "
                          f"{100 * limit:g} %), {format_ns(use['late_ns'])} in all", None, late, limit)
         yield from _overhead_reasons(drive, use)
         if use["beyond"]:
@@ -277,12 +277,12 @@ def reasons(uses: Iterable[EmulatedUse]) -> Iterator[Reason]:
         waited = (use["waited_ns"] or 0) / use["duration_ns"] if use["duration_ns"] else 0.0
         if waited > WAITED_LIMIT:
             yield reason("emulated_waited", "qualified", f"{drive}: its server waited for a processor for "
-                         f"{100 * waited:.2g} % of the time (limit {100 * WAITED_LIMIT:g} %)", None, waited,
+                         f"{format_share(waited)} of the time (limit {100 * WAITED_LIMIT:g} %)", None, waited,
                          WAITED_LIMIT)
         blocking = use["blocking_ns"] / use["duration_ns"] if use["duration_ns"] else 0.0
         if blocking > BLOCKING_LIMIT and not use["beside_blocking"]:
             yield reason("emulated_flushes", "qualified", f"{drive}: flushes held back other I/O for "
-                         f"{100 * blocking:.2g} % of the time (limit {100 * BLOCKING_LIMIT:g} %)", None, blocking,
+                         f"{format_share(blocking)} of the time (limit {100 * BLOCKING_LIMIT:g} %)", None, blocking,
                          BLOCKING_LIMIT)
 
 
@@ -312,5 +312,5 @@ def check_text(check: Check) -> str:
 
 def exactness(use: EmulatedUse) -> str:
     """`reads 200 us, writes 200 us, flushes 201 us of 200 us asked, 0.1 % late`."""
-    late = 100 * use["late_ios"] / use["ios"] if use["ios"] else 0.0
-    return f"{check_text(use['calibration']['check'])}, {late:.2g} % late"
+    late = use["late_ios"] / use["ios"] if use["ios"] else 0.0
+    return f"{check_text(use['calibration']['check'])}, {format_share(late)} late"

@@ -10,7 +10,7 @@ from blkreel.analysis.metrics.definitions.headline import LOAD_TIME
 from blkreel.analysis.metrics.run_times import why_no_slowdown
 from blkreel.analysis.stats.intervals import Interval, geometric_mean, interval, runs_to_exclude_one
 from blkreel.common.emulated import EmulatedUse
-from blkreel.common.units import format_change, format_ns
+from blkreel.common.units import format_change, format_ns, format_share
 from blkreel.common.verdict import Level, Reason, Verdict, judged, merged, recorded
 from blkreel.traces.format.metadata_types import Baseline, Run
 from blkreel.traces.format.reader import open_trace
@@ -118,7 +118,7 @@ def late_words(uses: Sequence[EmulatedUse]) -> Iterator[str]:
     """How many answers of an emulated drive were late."""
     if ios := sum(use["ios"] for use in uses):
         late = sum(use["late_ios"] for use in uses)
-        yield (f"{100 * late / ios:.2g} % of {ios:,} I/Os completed late, "
+        yield (f"{format_share(late / ios)} of {ios:,} I/Os completed late, "
                f"{format_ns(sum(use['late_ns'] for use in uses))} in all")
 
 

@@ -11,7 +11,7 @@ from blkreel.common.files.json_file import print_json
 from blkreel.common.files.typed_document import record
 from blkreel.common.printable import printable
 from blkreel.common.text_table import shortened, wrapped
-from blkreel.common.units import counted, format_bytes, format_change, format_count, format_ns
+from blkreel.common.units import counted, format_bytes, format_change, format_count, format_ns, format_share
 from blkreel.common.verdict import judged
 from blkreel.replay.background.plan import PlanBeside
 from blkreel.replay.drive import state as drive_state
@@ -238,8 +238,8 @@ def _cause_lines(account: Mapping[str, Any], run: Run) -> Iterator[str]:
         if run.own_wall_ns is not None:
             yield f"workload I/O took {format_ns(run.own_wall_ns)} from first to last"
         if pace.get("asleep_share"):
-            share = f"{100 * pace['asleep_share']:.3g} %"
-            yield f"sleep of threads: {share} of the time between their I/Os, kept as captured"
+            yield (f"sleep of threads: {format_share(pace['asleep_share'])} of the time between their I/Os, kept as "
+                   "captured")
         if pace.get("turnaround_ns"):
             yield f"turnaround of the replay {format_ns(pace['turnaround_ns'])}, subtracted from each completion"
     threads = pace.get("threads")

@@ -8,7 +8,7 @@ from blkreel.analysis.metrics.definitions.registry import METRICS
 from blkreel.common.console import notice
 from blkreel.common.files.json_file import print_json
 from blkreel.common.printable import printable
-from blkreel.common.units import format_bytes, format_count, format_ns
+from blkreel.common.units import format_bytes, format_count, format_ns, format_share
 from blkreel.traces.format.metadata_types import ShareCertificate, Volume, layers_of
 from blkreel.traces.format.reader import counts_by_op
 from blkreel.traces.format.trace import Trace
@@ -104,4 +104,4 @@ def certificate_words(certificate: ShareCertificate) -> str:
     swapped = certificate["swapped"]
     order = f"{swapped} of {certificate['pairs']} pairs of drives in another order" if swapped else "order equal"
     return (f"replays on {len(certificate['drives'])} simulated drives: {titles} within "
-            f"{100 * certificate['largest']:.2g} % of those of the original, {order}")
+            f"{format_share(certificate['largest'])} of those of the original, {order}")

@@ -23,7 +23,7 @@ from blkreel.common.emulated import IO_KINDS, MODEL, Counts, EmulatedAccount, ch
 from blkreel.common.errors import BlkreelError, UsageError
 from blkreel.common.files.json_file import print_json
 from blkreel.common.system import handled_signals
-from blkreel.common.units import format_bytes, format_ns
+from blkreel.common.units import counted, format_bytes, format_ns, format_share
 from blkreel.replay.drive.target import find_target
 from blkreel.replay.drive.usage import Kernel, uses_of
 from blkreel.replay.emulated.file_system import FILE_SYSTEMS, FileSystem, unmount
@@ -173,8 +173,8 @@ def _reached(account: EmulatedAccount) -> str:
 def _summary(account: EmulatedAccount) -> str:
     counts = account["counts"]
     ios = sum(cast(dict[str, int], counts)[f"{kind}_ios"] for kind in IO_KINDS)
-    share = 100 * counts["late_ios"] / ios if ios else 0.0
-    parts = [f"{ios:,} I/Os, {counts['late_ios']:,} of them ({share:.2g} %) completed late, "
+    share = format_share(counts["late_ios"] / ios if ios else 0.0)
+    parts = [f"{counted(ios, 'I/O')}, {counts['late_ios']:,} of them ({share}) completed late, "
              f"{format_ns(counts['late_ns'])} in all"]
     if check := account["check"]:
         parts.append(f"calibration at the end: {check_text(check)}")

@@ -74,16 +74,17 @@ FAST = {"p50_ns": 189_000, "p99_ns": 200_000}
 
 @pytest.mark.parametrize(("changes", "level", "text"), [
     ({"counts": {"late_ios": 11, "late_ns": 5_000_000}}, "qualified",
-     "1.1 % of the I/Os completed late (limit 1 %), 5.00 ms in all"),
-    ({"counts": {"late_ios": 101}}, "invalid", "10 % of the I/Os completed late (limit 10 %)"),
+     "1.10 % of the I/Os completed late (limit 1 %), 5.00 ms in all"),
+    ({"counts": {"late_ios": 101}}, "invalid", "10.1 % of the I/Os completed late (limit 10 %)"),
+    ({"counts": {"late_ios": 1000}}, "invalid", "100 % of the I/Os completed late (limit 10 %)"),
     ({"calibration": calibration(check={"asked_ns": 200_000, "read": FAST, "write": FAST})}, "qualified",
      "reads of the calibration took 189 µs of 200 µs asked (limit 5 %)"),
     ({"calibration": calibration(check={"asked_ns": 200_000, "read": EXACT, "write": EXACT, "flush": FAST})},
      "qualified", "flushes of the calibration took 189 µs of 200 µs asked (limit 5 %)"),
     ({"beyond": ["read latency 9 µs (from 30 µs on)"]}, "qualified", "cannot reach read latency 9 µs"),
-    ({"host": WAITED}, "qualified", "waited for a processor for 2.1 % of the time (limit 2 %)"),
+    ({"host": WAITED}, "qualified", "waited for a processor for 2.10 % of the time (limit 2 %)"),
     ({"counts": {"blocking_ns": 300_000_000}}, "qualified",
-     "flushes held back other I/O for 3 % of the time (limit 2 %)")])
+     "flushes held back other I/O for 3.00 % of the time (limit 2 %)")])
 def test_each_limit_is_a_reason(changes, level, text):
     first = next(reasons([use(**changes)]))
     assert (first["level"], text in first["text"]) == (level, True), first["text"]

@@ -60,7 +60,7 @@ def test_a_dependent_run_tells_how_long_threads_slept_when_asked_for_more(blkree
                       schema=pa.schema([*TRACE_SCHEMA, *((name, pa.int64()) for name in THREAD_TIMES)]))
     result = blkreel("replay", trace, "--on", DRIVE, "-o", tmp_path / "run", "--pace", "dependent", "-v", check=False,
                      env={"COLUMNS": "80"})
-    assert "  sleep of threads: 50 % of the time between their I/Os, kept as captured\n" in result.stdout
+    assert "  sleep of threads: 50.0 % of the time between their I/Os, kept as captured\n" in result.stdout
     assert "turnaround" not in result.stdout, "of a simulated drive"
 
 
