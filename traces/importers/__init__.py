@@ -1,12 +1,15 @@
 """Imports recordings of other tools. One file per format; the format is detected by content."""
 
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 
 from blkreel.common.errors import TraceError, UsageError, did_you_mean
-from blkreel.traces.format.schema import OPS, Metadata
+from blkreel.traces.format.schema import KEY_PREFIX, OPS, Metadata
 
 from . import blktrace
 from .column_mapping import EXAMPLE as COLUMNS_EXAMPLE
@@ -163,10 +166,18 @@ def _detect(file: Path, head: bytes) -> SourceFormat | str:
     best = max(likeness, key=lambda format_: likeness[format_])
     if likeness[best] >= ALIKE:
         return best
+    if _is_trace(file):
+        raise UsageError(f"{file} is a trace of blkreel", f"use it as it is: blkreel info {file}")
     near = [f"{format_.name} {difference}" for format_ in FORMATS if (difference := format_.near_miss(head))]
     raise TraceError(f"{file}: unknown format",
                      (f"closest: {' or '.join(near)}; " if near else "")
                      + f"any CSV or Parquet file can be imported by --columns {COLUMNS_EXAMPLE}; {_known()}")
+
+
+def _is_trace(file: Path) -> bool:
+    with suppress(OSError, pa.ArrowException):
+        return any(key.startswith(KEY_PREFIX.encode()) for key in pq.read_metadata(file).metadata or {})
+    return False
 
 
 def _known() -> str:

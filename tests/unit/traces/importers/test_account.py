@@ -152,6 +152,13 @@ def test_whole_numbers_of_a_table_show_the_resolution_of_their_unit(run):
         assert result.metadata["clock_resolution_ns"] == resolution_ns
 
 
+def test_a_trace_needs_no_import(run):
+    _, result = run("0,R,0,512\n1,R,0,512\n", columns="time=1:ms,op=2,offset=3:bytes,length=4:bytes")
+    with pytest.raises(UsageError, match="other.parquet is a trace of blkreel") as refused:
+        run(result.path.read_bytes(), name="other.parquet")
+    assert "blkreel info" in refused.value.remedy
+
+
 def test_an_unknown_file_names_the_formats_and_the_closest(run):
     with pytest.raises(TraceError, match="unknown format; closest: msr with another delimiter; .*--columns.*known"):
         run(RECORDINGS["msr"].replace(b",", b";"))
