@@ -35,7 +35,7 @@ MAKE = ["make", "--no-print-directory"]
 FAILURE = re.compile(r"(FAILED|ERROR|E  ) |\s*\d+/\d+ .* (FAIL|TIMEOUT|ERROR) ")
 FAILURE_LINES = 60
 LAST_LINES = 25  # of a part that failed otherwise
-LIMIT_SECONDS = 4500.0  # beside six busy loops the parts need about an hour
+LIMIT_SECONDS = 4500.0  # beside six busy loops the parts took 40 to 50 minutes
 ABORT_SECONDS = 10.0  # for pytest to print where it stands, and for killed processes to end
 COLOR = re.compile(r"\x1b\[[0-9;]*m")
 

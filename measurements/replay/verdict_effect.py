@@ -16,6 +16,7 @@ import tempfile
 from pathlib import Path
 
 from blkreel.replay.run.directory import RUN_RECORDS
+from blkreel.traces.format.metadata_types import Run
 
 COMMAND = Path(sys.executable).with_name("blkreel")
 DRIVE = "nil:64GiB,channels=4,read_latency=150us,read_bandwidth=1GB/s"
@@ -37,7 +38,7 @@ def replay(directory: Path, pace: str, clock: str) -> dict:
 def value(entry: dict, key: str) -> float | None:
     run = entry["runs"][0]
     if key == "load_time":
-        return run["run"]["own_wall_ns"] or run["run"]["wall_ns"]
+        return Run.of(run).load_time_ns
     if key == "read_wait":
         return run["run"]["reads"]["wait_ns"]
     node = run["figures"]
