@@ -92,5 +92,7 @@ def _why_withheld(run: Run) -> str:
     keys = ["read_wait", *(["load_time"] if run.pace.name == "dependent" else [])]
     for name, own in (("run", run.verdict.get("withheld", [])), (without, baseline.withheld)):
         if withheld := [key.replace("_", " ") for key in keys if key in own]:
-            return f"{' and '.join(withheld)} of the {name} withheld: effect of the host"
+            # A load time is withheld also for what the trace does not tell.
+            cause = "its verdict says why" if withheld == ["load time"] else "effect of the host"
+            return f"{' and '.join(withheld)} of the {name} withheld: {cause}"
     return ""

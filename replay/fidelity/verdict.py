@@ -46,14 +46,18 @@ _OF_LOAD_TIME = ("load_time", "added_by_drive", "compute_share", "largest_speedu
 def judge(account: Mapping[str, Any]) -> Verdict:
     run = Run.of({"run": account})
     power_reasons, notes = health.power(run.telemetry, run.wall_ns or 0)
-    return judged([*_invalid(run), *_host(run), *_qualified(run), *power_reasons], notes=notes, withheld=_withheld(run))
+    return judged([*_invalid(run), *_host(run), *_qualified(run), *power_reasons], notes=notes,
+                  withheld=[*_of_host(run), *withheld_by_dependencies(run)])
 
 
-def _withheld(run: Run) -> Iterator[str]:
-    effects = run.host_effect
-    yield from (key for key, effect in effects.metrics.items() if effect["level"] == "withheld")
-    if _uncomputed_share(run) > effects.limits.get("withheld", EffectLimits.withheld):
-        yield from _OF_LOAD_TIME
+def _of_host(run: Run) -> Iterator[str]:
+    return (key for key, effect in run.host_effect.metrics.items() if effect["level"] == "withheld")
+
+
+def withheld_by_dependencies(run: Run) -> tuple[str, ...]:
+    """Keys of the metrics that must not be used for what of_dependencies() says of the run."""
+    limit = run.host_effect.limits.get("withheld", EffectLimits.withheld)
+    return _OF_LOAD_TIME if _uncomputed_share(run) > limit else ()
 
 
 def _invalid(run: Run) -> Iterator[Reason]:

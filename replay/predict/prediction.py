@@ -15,7 +15,7 @@ from blkreel.replay.drive.target import find_target
 from blkreel.replay.engine.engine import Batch
 from blkreel.replay.engine.spans import RunSpan
 from blkreel.replay.fidelity.queue_metrics import READ, WRITE, Ios, QueueMetrics, QueueModel
-from blkreel.replay.fidelity.verdict import of_dependencies
+from blkreel.replay.fidelity.verdict import of_dependencies, withheld_by_dependencies
 from blkreel.replay.plan.dependencies import is_observed
 from blkreel.replay.plan.pace import ALL_IDLE, DEPENDENT, ORIGINAL, with_compute
 from blkreel.replay.plan.plan import PlannedCounts
@@ -44,7 +44,8 @@ class Prediction:
     of few reads the latency of single ones.
 
     added_by_drive_ns: the load time without that on a drive without latency. pace: of the simulated replay. limits:
-    what the trace does not tell about this drive, as in the verdict on a run.
+    what the trace does not tell about this drive, as in the verdict on a run. withheld: keys of the metrics that must
+    not be used for that.
     """
 
     pace: str
@@ -53,6 +54,7 @@ class Prediction:
     read_p99_ns: int | None
     reads: int
     limits: tuple[str, ...] = ()
+    withheld: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -145,7 +147,8 @@ def predict(trace: Trace, drive: SimulatedDrive, device: int | None, progress: P
                       load_time_ns - least["load_time_ns"] if least else None,
                       metrics.percentile_ns(READ, *_P99) if metrics.count(READ) else None, metrics.count(READ),
                       (*(limit["text"] for limit in of_dependencies(run)),
-                       *_own_writes(drive, metrics.count(READ), metrics.count(WRITE), written_bytes)))
+                       *_own_writes(drive, metrics.count(READ), metrics.count(WRITE), written_bytes)),
+                      withheld_by_dependencies(run) if dependent else ())
 
 
 def _own_writes(drive: SimulatedDrive, reads: int, writes: int, written_bytes: int) -> Iterator[str]:

@@ -9,6 +9,7 @@ import click
 from blkreel.analysis.metrics.definitions.metric import Metric
 from blkreel.analysis.metrics.definitions.registry import METRICS
 from blkreel.analysis.metrics.partials.distributions import PERCENTILES, enough
+from blkreel.analysis.report.columns import WITHHELD
 from blkreel.cli.options import completion
 from blkreel.cli.options.types import as_json
 from blkreel.cli.ui.progress import progress
@@ -59,7 +60,7 @@ def command(trace: str, drives: tuple[Path, ...], device: int | None, compute: s
                                     predict(opened, simulated, device, progress, compute=compute)))
         except DoesNotFit as error:
             raise UsageError(f"{path}: drive too small: {error.message}", "name the file of a larger drive") from None
-    predictions.sort(key=lambda row: (row.of.load_time_ns is None, row.of.load_time_ns or row.of.read_p99_ns or 0))
+    predictions.sort(key=lambda row: (row.load_time_ns() is None, row.load_time_ns() or row.of.read_p99_ns or 0))
     if as_json:
         print_json({"version": 1, "trace": trace, "compute": compute,
                     "predictions": [row.document() for row in predictions]})
@@ -84,11 +85,16 @@ class _Row:
         errors = {f"{metric.key}_error": self.facts.get(f"{metric.key}_error") for metric in CHECKED}
         return {"file": str(self.file), "drive": self.name, "firmware": self.facts.get("firmware"),
                 "pace": self.of.pace, **values, "limits": list(self.of.limits),
+                "withheld": [metric.key for metric, _ in self.values() if metric.key in self.of.withheld],
                 "held_out": self.facts.get("held_out"), **errors}
 
     def values(self) -> list[tuple[Metric, int | None]]:
         p99_ns = self.of.read_p99_ns if enough(self.of.reads, PERCENTILES["p99"]) else None
-        return list(zip((*CHECKED, ADDED), (self.of.load_time_ns, p99_ns, self.of.added_by_drive_ns), strict=True))
+        values_ns = zip((*CHECKED, ADDED), (self.of.load_time_ns, p99_ns, self.of.added_by_drive_ns), strict=True)
+        return [(metric, None if metric.key in self.of.withheld else value_ns) for metric, value_ns in values_ns]
+
+    def load_time_ns(self) -> int | None:
+        return self.values()[0][1]
 
     def error(self, metric: Metric) -> str:
         """`4.1 %`; in brackets if the drive was fitted to the same traces."""
@@ -102,11 +108,12 @@ def _show(rows: list[_Row]) -> None:
     columns = [TextColumn("drive", [row.name for row in rows], right=False)]
     for index, metric in enumerate((*CHECKED, ADDED)):
         values_ns = [row.values()[index][1] for row in rows]
-        if all(value is None for value in values_ns):
+        if all(value is None for value in values_ns) and not any(metric.key in row.of.withheld for row in rows):
             continue
         scale, unit = time_unit(values_ns)
-        columns.append(TextColumn(metric.title, [digits(None if value is None else value / scale)
-                                                 for value in values_ns], unit))
+        columns.append(TextColumn(metric.title, [
+            WITHHELD if metric.key in row.of.withheld else digits(None if value is None else value / scale)
+            for row, value in zip(rows, values_ns, strict=True)], unit))
         if metric in CHECKED:
             columns.append(TextColumn("error", [row.error(metric) for row in rows]))
     console = Console()

@@ -84,12 +84,13 @@ def test_without_a_baseline_there_is_no_slowdown(tmp_path):
      "read wait of the baseline without the writes withheld: effect of the host"),
     ({"verdict": "qualified", "withheld": ["read_wait"]}, {"background": [{}]},
      "read wait of the baseline without the background withheld: effect of the host"),
+    ({"verdict": "valid"}, {"withheld": ["load_time"]}, "load time of the run withheld: its verdict says why"),
     ({"verdict": "valid"}, {"withheld": ["read_wait"]}, "read wait of the run withheld: effect of the host")])
 def test_no_slowdown_is_stated_from_times_that_must_not_be_used(tmp_path, baseline, verdict, why):
     measured = with_baseline(tmp_path / "a", 2.0)
 
     def judged(baseline, withheld, background=()):
-        run = {**measured.metadata["run"], "background": list(background),
+        run = {**measured.metadata["run"], "background": list(background), "pace": {"name": "dependent"},
                "verdict": {"level": "valid", "reasons": [], "withheld": withheld}}
         run["baseline"] = {**run["baseline"], **baseline}
         return replace(measured, metadata={**measured.metadata, "run": run})

@@ -94,6 +94,28 @@ def test_what_the_trace_does_not_tell_about_the_drive_stands_below(place, blkree
     assert f"slow: {limits['slow'][0]}" in " ".join(blkreel("predict", trace, *drives).stderr.split())
     assert "load time is a lower bound: 99.8 % of the I/Os are read-ahead" in limits["slow"][0]
 
+def test_a_load_time_that_a_run_would_withhold_is_withheld(place, blkreel):
+    """The command computed for 0.9 s, of which a drive of 100 us shows 0.1 s: no load time, as after a replay."""
+    number = np.arange(1000)
+    trace = new_trace(place / "computed.parquet", {
+        "ledger": {"least_computed_ns": 900_000_000, "computed_within_ns": 1_000_000_000}},
+        submit_ns=number * 1_000_000, latency_ns=1_000_000, offset_bytes=number * 4096, length_bytes=4096,
+        waited_on=number - 1, think_ns=0, tid=5, flags=FLAGS["own"])
+    for name, latency in (("as-captured", "1ms"), ("fast", "100us")):
+        (place / f"{name}.toml").write_text(f'size = "8GiB"\nread_latency = "{latency}"\nchannels = 4\n')
+    drives = [place / "fast.toml", place / "as-captured.toml"]
+    captured, fast = json.loads(blkreel("predict", trace, *drives, "--json").stdout)["predictions"]
+    assert (captured["drive"], captured["withheld"]) == ("as-captured", [])
+    assert captured["load_time_ns"] >= captured["added_by_drive_ns"] > 900_000_000
+    assert fast["withheld"] == ["load_time", "added_by_drive"]
+    assert fast["load_time_ns"] is fast["added_by_drive_ns"] is None and fast["read_p99_ns"] > 0
+    assert "threads of the captured command computed" in fast["limits"][0]
+    text = blkreel("predict", trace, *drives).stdout
+    assert re.search(r"fast +withheld .* withheld", text) and text.index("as-captured") < text.index("fast"), text
+    blkreel("replay", trace, "--on", "nil:8GiB,read_latency=100us,channels=4,clock=virtual", "--pace", "dependent",
+            "-o", place / "computed-run")
+    assert "load_time" in open_trace(place / "computed-run").metadata["run"]["verdict"]["withheld"]
+
 
 @pytest.mark.parametrize(("slept_ns", "first_row"), [(290_000_000, True), (290_000_000, False), (0, True)])
 def test_a_thread_that_sleeps_by_the_clock_does_not_end_the_load(place, blkreel, slept_ns, first_row):
