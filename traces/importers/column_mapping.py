@@ -31,7 +31,8 @@ _TIME_UNITS_NS = {"ns": 1, "100ns": 100, "us": 1000, "ms": 1_000_000, "s": 1_000
 _SIZE_UNITS_BYTES = {"bytes": 1, "sectors": 512, "kib": 1024, "pages": 4096, "mib": 1 << 20}
 # From the epoch to 1970, in s: `unix` is 1970, 1601 is that of Windows.
 _EPOCHS_S = {"unix": 0, "1970": 0, "1601": -11_644_473_600}
-_TIMES, _SIZES, _TEXTS = ("time", "latency"), ("offset", "length"), ("op", "device", "process")
+_COMPLETION = "completion"  # in place of the time of issue, which is a latency earlier
+_TIMES, _SIZES, _TEXTS = ("time", _COMPLETION, "latency"), ("offset", "length"), ("op", "device", "process")
 _FIELDS = (*_TIMES, *_SIZES, *_TEXTS, "tid", "cpu")
 _UNKNOWABLE = ("latency", "tid", "cpu")
 _REQUIRED = ("time", "op", "offset", "length")
@@ -61,6 +62,7 @@ class ColumnMapping(SourceFormat):
     spec: str
     name = "columns"
     title = "any CSV or Parquet file, by --columns"
+    stamped_at: str = field(init=False, default="issue")  # type: ignore[misc]
     _fields: dict[str, _Field] = field(init=False, default_factory=dict)
     _ops: dict[str, int] = field(init=False, default_factory=dict)
     _has_zones: bool = field(init=False, default=False)
@@ -72,11 +74,15 @@ class ColumnMapping(SourceFormat):
             if name not in _FIELDS or not column_and_unit:
                 raise UsageError(f"--columns: {part.strip()!r} is not FIELD=COLUMN",
                                  did_you_mean(name, _FIELDS, f"fields are {', '.join(_FIELDS)}; example: {EXAMPLE}"))
+            column, _, unit = column_and_unit.partition(":")
+            mapped_field = self._field(name, column, unit)
+            if name == _COMPLETION:
+                name, self.stamped_at = "time", "completion"
             if name in self._fields:
                 raise UsageError(f"--columns names {name} twice", f"example: {EXAMPLE}")
-            column, _, unit = column_and_unit.partition(":")
-            self._fields[name] = self._field(name, column, unit)
-        if absent := [name for name in _REQUIRED if name not in self._fields]:
+            self._fields[name] = mapped_field
+        required = (*_REQUIRED, "latency") if self.stamped_at == "completion" else _REQUIRED
+        if absent := [name for name in required if name not in self._fields]:
             raise UsageError(f"--columns does not say which column is {' and '.join(absent)}", f"example: {EXAMPLE}")
 
     @property
@@ -115,7 +121,7 @@ class ColumnMapping(SourceFormat):
         if units and unit.lower() not in units:
             raise UsageError(f"--columns: {name} has {'no unit' if not unit else f'the unknown unit {unit!r}'}",
                              f"units are {', '.join(units)}, as in {name}={column}:{next(iter(units))}")
-        if unit and not units or epoch and name != "time":
+        if unit and not units or epoch and name not in _TIMES[:2]:
             raise UsageError(f"--columns: {name} has no {'epoch' if epoch else 'unit'}", f"example: {EXAMPLE}")
         if epoch and epoch not in _EPOCHS_S:
             raise UsageError(f"--columns: unknown epoch {epoch!r}", f"epochs are {', '.join(_EPOCHS_S)}")
@@ -286,9 +292,13 @@ class ColumnMapping(SourceFormat):
         return np.asarray(self._values(name, np.where(bad, INVALID, numbers)))
 
     def _batch(self, values: dict[str, np.ndarray | pa.Array], positions: np.ndarray) -> Batch:
-        tid, cpu = values.get("tid"), values.get("cpu")
-        return Batch(values["time"], values["offset"], values["length"],
-                     mapped(values["op"], self._op).astype(np.int8), positions, latency_ns=values.get("latency"),
+        tid, cpu, submit_ns, latency_ns = (values.get(name) for name in ("tid", "cpu", "time", "latency"))
+        if self.stamped_at == "completion":
+            # Without a latency it is unknown when the I/O was issued.
+            latency_ns = np.where(latency_ns < 0, INVALID, latency_ns)
+            submit_ns = np.where(submit_ns == INVALID, INVALID, submit_ns - latency_ns.clip(0, 1 << 61))
+        return Batch(submit_ns, values["offset"], values["length"],
+                     mapped(values["op"], self._op).astype(np.int8), positions, latency_ns=latency_ns,
                      device=values.get("device"), tid=None if tid is None else _within(tid, np.int32),
                      process=values.get("process"), flags=mapped(values["op"], self._flags).astype(np.int32),
                      cpu=None if cpu is None else _within(cpu, np.int16))

@@ -72,6 +72,24 @@ def test_fractions_dates_and_missing_latencies(run, kind):
     assert result.metadata["epoch_ns"] == 1714557600_250_000_000
 
 
+@pytest.mark.parametrize("kind", ["comma", "parquet"])
+@pytest.mark.parametrize("epoch", ["", "@unix", "@1601"])
+def test_a_time_of_completion_gives_the_time_of_issue(run, kind, epoch):
+    """The order of the records is no step back of the clock; without a latency, the time of issue is unknown."""
+    begin_us = {"": 0, "@unix": 1_700_000_000_000_000, "@1601": 13_300_000_000_000_000}[epoch]
+    ends_us = begin_us + np.array([0, 100, 110, 400])
+    frame = pd.DataFrame({"end": ends_us, "o": "R", "b": np.arange(4), "n": 512, "us": [10, 20, 80, -1]})
+    rows, result = run(content_of(frame, kind), max_rejected=0.5,
+                       columns=f"completion=end:us{epoch},op=o,offset=b:sectors,length=n:bytes,latency=us:us")
+    assert rows.submit_ns.tolist() == [0, 40_000, 90_000] and rows.latency_ns.tolist() == [10_000, 80_000, 20_000]
+    assert rows.offset_bytes.tolist() == [0, 1024, 512]
+    since_1970_us = begin_us - (11_644_473_600_000_000 if epoch == "@1601" else 0)
+    assert result.metadata["epoch_ns"] == (since_1970_us - 10) * 1000
+    ledger = result.metadata["ledger"]
+    assert ledger["clock_back_steps"] == 0
+    assert ledger["rejected"]["the latency is negative or out of range"]["count"] == 1
+
+
 COLUMNS = "time=t:s@unix,op=o,offset=b:sectors,length=n:bytes,latency=l:us"
 
 
@@ -151,6 +169,9 @@ def test_text_in_parquet_is_read_as_in_a_text_table(run):
     (SPEC.replace("op=type", "op=type:w=wrote"), "unknown operation 'wrote'"),
     (SPEC.replace("=vol", "=volume"), "no column 'volume'"),
     (SPEC + ",time=rt:us", "names time twice"),
+    (SPEC + ",completion=rt:us", "names time twice"),
+    (SPEC.replace("time=", "completion=").replace(",latency=rt:100ns", ""), "does not say which column is latency"),
+    (SPEC.replace("time=", "completion=").replace(":us", ":hours"), "completion has the unknown unit 'hours'"),
     ("time=1:us,op=2,offset=3:bytes,length=90:bytes", "has 7 columns, so that length cannot be column 90"),
 ])
 def test_a_mapping_that_does_not_fit_is_refused(run, tmp_path, spec, message):
