@@ -166,8 +166,8 @@ def incomplete(metadata: LedgerMetadata, source_format: str) -> list[str]:
     # A recovered spool may have lost its source.
     reason, remedy = _UNSEEN_REASONS.get(source_format.partition(":")[0],
                                          ("their completion was not seen", "record it again"))
-    return [*messages, f"{unseen:,} I/Os ({format_share(unseen_share(metadata))}) have no latency, because {reason}; "
-                       f"{remedy}"]
+    return [*messages, f"no latency for {counted(unseen, 'I/O')} ({format_share(unseen_share(metadata))}), "
+                       f"because {reason}; {remedy}"]
 
 
 def unseen_share(metadata: LedgerMetadata) -> float:
@@ -194,7 +194,7 @@ def _lost_or_unmatched(metadata: LedgerMetadata) -> list[str]:
     lost, unmatched = metadata["lost"], metadata["unmatched"]
     return [*([f"{lost['total']:,} {lost.get('unit', 'I/Os')} were lost because the ring was full: "
                "give a larger one with --ring-size"] if lost["total"] else []),
-            *([f"{unmatched:,} I/Os completed whose issue was not seen"] if unmatched else [])]
+            *([f"{counted(unmatched, 'I/O')} completed whose issue was not seen"] if unmatched else [])]
 
 
 def _early_end_and_gone(metadata: LedgerMetadata) -> list[str]:

@@ -42,7 +42,7 @@ from blkreel.common.device import Drive
 from blkreel.common.errors import UsageError
 from blkreel.common.files.json_file import print_json
 from blkreel.common.progress import ProgressTask
-from blkreel.common.units import format_count
+from blkreel.common.units import counted, format_count
 from blkreel.traces.format.reader import has_workload_io, open_trace
 from blkreel.traces.live import Interval
 
@@ -235,7 +235,7 @@ class _Monitor(CaptureMonitor):
         if seconds - self._seconds >= _RATE_OVER_S:
             self._rate = (events - self._events) / (seconds - self._seconds)
             self._seconds, self._events = seconds, events
-        self._task.update(seconds, f"{format_count(events)} I/Os, {self._rate:,.0f}/s, {format_count(lost)} lost")
+        self._task.update(seconds, f"{counted(events, 'I/O')}, {self._rate:,.0f}/s, {format_count(lost)} lost")
 
     def begun(self) -> None:
         notify_ready()

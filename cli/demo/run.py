@@ -16,7 +16,7 @@ from blkreel.cli.options.types import NOT_TRUSTWORTHY
 from blkreel.common.console import Console
 from blkreel.common.errors import BlkreelError, os_errors
 from blkreel.common.files.safe_files import caller_of_sudo, clear_directory, create, directory_at
-from blkreel.common.units import format_bytes, format_ns
+from blkreel.common.units import counted, format_bytes, format_ns
 from blkreel.replay.emulated.file_system import unmount
 from blkreel.replay.emulated.host import memory_bytes
 from blkreel.replay.emulated.session import check_backends
@@ -166,7 +166,7 @@ class _Demo:
         self._steps.blkreel("capture", "-q", "--path", self._mount, "--user", "root", "-o", self._trace, "--title",
                             _TITLE, "--", *command(self._mount),
                             describe_warning=lambda: "; ".join(open_trace(self._trace).metadata["import_warnings"]))
-        self._steps.say(f"captured {open_trace(self._trace).rows:,} I/Os")
+        self._steps.say(f"captured {counted(open_trace(self._trace).rows, 'I/O')}")
 
     def _program(self, device: Path, backing_file: Path, where: str) -> Pairs:
         self._steps.begin(f"run the program {where}, alone and beside writes")

@@ -11,7 +11,7 @@ from rich.text import Text
 from blkreel.analysis.metrics.partials.distributions import PERCENTILES, enough
 from blkreel.common.printable import printable
 from blkreel.common.system import read_kernel_text
-from blkreel.common.units import format_bytes, format_count, format_ns
+from blkreel.common.units import counted, format_bytes, format_count, format_ns
 from blkreel.traces.live import Counts, Interval, percentile_ns
 
 INTERVAL_NS = 1_000_000_000
@@ -257,7 +257,7 @@ class LiveView:
         if sensors := format_sensors(self.telemetry):
             lines.append(_line("sensors", sensors))
         ios = sum(counts.ops + counts.unseen for counts in self._totals.values())
-        lines.append(_line("so far", f"{format_count(ios)} I/Os, {format_bytes(self._totals['read'].bytes)} read, "
+        lines.append(_line("so far", f"{counted(ios, 'I/O')}, {format_bytes(self._totals['read'].bytes)} read, "
                                      f"{format_bytes(self._totals['write'].bytes)} written"))
         if errors := sum(counts.errors for counts in self._totals.values()):
             lines.append(_line("errors", format_count(errors), "bold red"))

@@ -67,7 +67,7 @@ def show_plan(plan: Plan, as_json: bool) -> None:
             "pace": pace, "plan_ns": plan.duration_ns, "removed_idle_ns": plan.survey.removed_ns})
         return
     targets = " and ".join(str(target.path) for target in plan.targets)
-    print(f"would replay {format_count(plan.total_ios)} I/Os on {targets}, {plan_pace_words(plan)}; "
+    print(f"would replay {counted(plan.total_ios, 'I/O')} on {targets}, {plan_pace_words(plan)}; "
           "dry run, nothing written")
     for drive in drives:
         if len(drives) > 1:
@@ -137,7 +137,7 @@ def summary_lines(document: Mapping[str, Any], detail: Detail, width: int) -> li
     if total["unseen_ops"]:
         size += f", {counted(total['unseen_ops'], 'I/O')} without completion"
     if not total["ops"] and not stored:
-        size = f"{format_count(total['unseen_ops'])} I/Os, none with its completion"
+        size = f"{counted(total['unseen_ops'], 'I/O')}, none with its completion"
     lines = wrapped(beside_sentence(entry), width) + wrapped(f"{printable(run['path'])}: {label}, {size}", width)
     lines += _in_one_line("  ", metric_words(entry), width)
     lines += _in_one_line("  ", [words] if (words := exposure_words(entry)) else [], width)
@@ -210,7 +210,7 @@ def _lateness_words(run: Run, entry: Mapping[str, Any]) -> list[str]:
         if metric.key in effects:
             words.append(f"effect on {metric.noun} {format_change(effects[metric.key]['effect'])}")
             break
-    return words + ([f"drive queue full for {late['queue_full_ops']:,} I/Os"] if late["queue_full_ops"] else [])
+    return words + ([f"drive queue full for {counted(full, 'I/O')}"] if (full := late["queue_full_ops"]) else [])
 
 
 def _in_one_line(start: str, parts: Sequence[str], width: int) -> list[str]:
@@ -246,7 +246,7 @@ def _cause_lines(account: Mapping[str, Any], run: Run) -> Iterator[str]:
     if threads and (threads["count"] > 1 or threads["note"]):
         yield f"issued by {_describe_threads(threads)}"
     if run.hazards:
-        yield f"hazards: {run.hazards:,} I/Os in flight together to the same blocks, unlike in the trace"
+        yield f"hazards: {counted(run.hazards, 'I/O')} in flight together to the same blocks, unlike in the trace"
     yield from certificate_lines(run.certificate)
     if line := telemetry_line(run.telemetry):
         yield line

@@ -81,7 +81,8 @@ def _invalid(run: Run) -> Iterator[Reason]:
         if name in ZONE_MANAGEMENT or _check_left_out(name, run):
             continue  # a drive without zones needs no zone management, and a check that is left out qualifies the run
         yield reason("unsupported_ios", "invalid",
-                     f"{count:,} I/Os not issued, because this drive does not support them: {name}", None, count, 0)
+                     f"{counted(count, 'I/O')} not issued, because this drive does not support them: {name}", None,
+                     count, 0)
     if run.unwritten_bytes:
         remedy = ("they are behind the capacity of their zones" if run.prefill else
                   "replay without --no-prefill")
@@ -189,8 +190,8 @@ def _qualified(run: Run) -> Iterator[Reason]:
     yield from _pace(run)
     yield from of_dependencies(run)
     if run.hazards:
-        yield reason("hazards", "qualified", f"{run.hazards:,} I/Os in flight together with others on the same "
-                     "blocks, unlike in the trace", None, run.hazards, 0)
+        yield reason("hazards", "qualified", f"{counted(run.hazards, 'I/O')} in flight together with others on the "
+                     "same blocks, unlike in the trace", None, run.hazards, 0)
     lost = source.lost["total"] if source.lost else None
     if lost:
         yield reason("lost_events", "qualified", f"{lost:,} events lost by the capture", None, lost, 0)
@@ -214,17 +215,18 @@ def _qualified(run: Run) -> Iterator[Reason]:
                      f"{_share(UNSEEN_LIMIT)})", None, unseen / replayed, UNSEEN_LIMIT)
     for name in ZONE_MANAGEMENT:
         if count := run.dropped.get(name):
-            yield reason("altered_ios", "qualified", f"{count:,} I/Os omitted, because this drive has no zones: {name}",
-                         None, count, 0)
+            yield reason("altered_ios", "qualified",
+                         f"{counted(count, 'I/O')} omitted, because this drive has no zones: {name}", None, count, 0)
     for name in CHECKS:
         if (count := run.dropped.get(name)) and (why := _check_left_out(name, run)):
-            yield reason("altered_ios", "qualified", f"{count:,} I/Os omitted, because {why}: {name}", None, count, 0)
+            yield reason("altered_ios", "qualified", f"{counted(count, 'I/O')} omitted, because {why}: {name}", None,
+                         count, 0)
     if run.compares_unequal:
         yield reason("compared_data", "qualified", f"{run.compares_unequal:,} of {run.compares:,} compares found other "
                      "data than before the run", None, run.compares_unequal, 0)
     for name, count in run.altered.items():
         if count:
-            yield reason("altered_ios", "qualified", f"{count:,} I/Os altered: {name}", None, count, 0)
+            yield reason("altered_ios", "qualified", f"{counted(count, 'I/O')} altered: {name}", None, count, 0)
     if run.foreign_ios is None and not run.simulated:
         why = ("the run was not ended in order" if run.partial and run.drive.get("kind") != "file" else
                "the kernel has no count for this kind of target, or its iostats are switched off")

@@ -12,6 +12,7 @@ import numpy as np
 
 from blkreel.common.command_line import command_line, running_command
 from blkreel.common.errors import TraceError, UsageError
+from blkreel.common.units import counted
 from blkreel.traces.blocksets.block_set import BlockSet, FirstTouch, max_memory_bytes
 from blkreel.traces.format.schema import OPS, READING_CODES, WRITES, ZONE_MANAGEMENT
 from blkreel.traces.format.trace import Trace
@@ -100,7 +101,8 @@ def choose_device(trace: Trace, number: int | None, option: str = "--device ") -
     counts = device_ios(trace)
     if not counts:
         raise _nothing_to_replay(trace, "holds no I/O")
-    listing = ", ".join(f"{device} ({_name(trace, device)}, {count:,} I/Os)" for device, count in counts.items())
+    listing = ", ".join(f"{device} ({_name(trace, device)}, {counted(count, 'I/O')})"
+                        for device, count in counts.items())
     if number is None and len(counts) > 1:
         extract = command_line("slice", trace.path, "--device", min(counts), "-o", "one.parquet")
         raise UsageError(f"{trace.name} holds the I/O of {len(counts)} devices: {listing}",

@@ -14,6 +14,7 @@ from typing import Any, Literal, NotRequired, Required, Self, TypedDict
 from blkreel.common.binning import grouped
 from blkreel.common.emulated import EmulatedUse
 from blkreel.common.files.typed_document import OrEmpty, Unsigned, mismatch, record, record_type
+from blkreel.common.units import counted
 from blkreel.common.verdict import Verdict
 
 # The times of a trace have 63 bits with those of its clock.
@@ -762,7 +763,7 @@ def missing_ios(metadata: Mapping[str, Any]) -> list[str]:
     """What a capture said of I/Os that its trace lacks, apart from lost events."""
     texts, unmatched = (metadata.get("ledger") or {}).get("missing"), metadata.get("unmatched")
     return [*(map(str, texts) if isinstance(texts, list) else ()),
-            *([f"{unmatched:,} I/Os completed whose issue was not seen"] if unmatched else [])]
+            *([f"{counted(unmatched, 'I/O')} completed whose issue was not seen"] if unmatched else [])]
 
 
 def computed_at_least(metadata: Mapping[str, Any]) -> tuple[int, int] | None:

@@ -10,6 +10,7 @@ import numpy as np
 from blkreel import __version__
 from blkreel.common.errors import BlkreelError, TraceError
 from blkreel.common.files.safe_files import caller_of_sudo
+from blkreel.common.units import counted
 from blkreel.traces.format.schema import TRACE_SCHEMA, Metadata
 from blkreel.traces.spool.rows_child import DriveTotals, RowsChild, Totals
 from blkreel.traces.spool.spool import Spool
@@ -116,7 +117,7 @@ def _missing(end: Totals) -> list[str]:
     if end["lost"]["total"]:
         losses.append(f"{end['lost']['total']:,} events were lost during the recording")
     if end["ledger"]["unmatched"]:
-        losses.append(f"{end['ledger']['unmatched']:,} I/Os completed whose issue was not seen")
+        losses.append(f"{counted(end['ledger']['unmatched'], 'I/O')} completed whose issue was not seen")
     if end["ledger"]["impossible_extents"]:
         losses.append(f"{end['ledger']['impossible_extents']:,} events were left out: their extent ends above 2^62 "
                       "bytes")

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from blkreel.common.errors import UsageError
+from blkreel.common.units import counted
 
 from .workload_model import GAP_BOUNDS_NS, Counts, WorkloadModel
 
@@ -40,10 +41,10 @@ def fio_job(model: WorkloadModel) -> FioJob:
     lost = ["the order of operations and of gaps between them", "reuse of single offsets", "latencies",
             "offsets that are not multiples of the length",
             "sequential streams beside each other: fio has one for each direction"]
-    lost += [f"{name} ({count:,} I/Os)" for name, count in ios.items()
+    lost += [f"{name} ({counted(count, 'I/O')})" for name, count in ios.items()
              if count and name not in (*_DIRECTIONS, "flush")]
     if ios.get("flush") and not write:
-        lost.append(f"flush ({ios['flush']:,} I/Os)")
+        lost.append(f"flush ({counted(ios['flush'], 'I/O')})")
     return FioJob("\n".join(text) + "\n", lost)
 
 

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from blkreel.common.errors import TraceError
+from blkreel.common.units import counted
 from blkreel.traces.format.check import check_order
 from blkreel.traces.format.metadata_types import CUT_COLUMNS
 from blkreel.traces.format.schema import FLAGS, TIME_LIMIT_NS, Metadata
@@ -148,7 +149,7 @@ def _notes(chains: list[list[int]], pause_ns: int, restored: int, cut: int) -> l
     if restored:
         notes.append(f"{restored:,} dependencies between slices of one trace restored")
     if cut:
-        notes.append(f"{cut:,} I/Os waited for an I/O that is in none of the slices")
+        notes.append(f"{counted(cut, 'I/O')} waited for an I/O that is in none of the slices")
     return notes
 
 

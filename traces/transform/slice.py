@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from blkreel.common.errors import UsageError, did_you_mean
+from blkreel.common.units import counted
 from blkreel.traces.format.check import check_order
 from blkreel.traces.format.metadata_types import storage_layer
 from blkreel.traces.format.schema import FLAGS, OPS, Metadata
@@ -103,8 +104,8 @@ def slice_trace(trace: Trace, output: Path, selection: Selection, *, rebase: boo
             out.write(columns)
         if not out.rows:
             raise UsageError(f"{trace.name}: no I/O matches", f"see what the trace has: blkreel info {trace.name}")
-        notes = [f"{cut.count:,} of {out.rows:,} I/Os waited for an I/O outside of the slice: a dependent replay "
-                 "issues them at their own time"] if cut.count else []
+        notes = [f"{cut.count:,} of {counted(out.rows, 'I/O')} waited for an I/O outside of the slice: a dependent "
+                 "replay issues them at their own time"] if cut.count else []
         options = {**selection.options(), "rebase": rebase}
         metadata = {**_metadata(trace, selection, shift_ns), **history([trace], "slice", options, notes)}
         if selection.by_time_only and cut.count <= _MOST_CUT:

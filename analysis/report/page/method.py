@@ -158,7 +158,7 @@ def _sources(sections: list[Document]) -> Iterator[tuple[str, str]]:
     for source in sources.values():
         words = [source["path"]]
         if source["rows"] is not None:
-            words.append(f"{source['rows']:,} I/Os")
+            words.append(f"{units.counted(source['rows'], 'I/O')}")
         if source["duration_ns"] is not None:
             words.append(units.duration(source["duration_ns"]))
         if source["sha256"]:

@@ -12,7 +12,7 @@ from blkreel.common.console import notice
 from blkreel.common.errors import UsageError, did_you_mean
 from blkreel.common.files.json_file import print_json
 from blkreel.common.printable import printable
-from blkreel.common.units import format_bytes, format_count
+from blkreel.common.units import counted, format_bytes
 from blkreel.traces.exporters import FORMATS, Exported, export_trace
 from blkreel.traces.format.reader import open_trace
 
@@ -74,9 +74,9 @@ def command(trace: str, format_name: str, output: Path, force: bool, public: boo
 
 def _show(result: Exported) -> None:
     account = result.account
-    print(f"{printable(result.path)}: {format_count(account.records)} records of {format_count(account.rows)} I/Os, "
+    print(f"{printable(result.path)}: {counted(account.records, 'record')} of {counted(account.rows, 'I/O')}, "
           f"{format_bytes(result.file_bytes)}")
 
 
 def _listed(counts: Mapping[str, int]) -> str:
-    return ", ".join(f"{name} ({format_count(count)} I/Os)" for name, count in sorted(counts.items()))
+    return ", ".join(f"{name} ({counted(count, 'I/O')})" for name, count in sorted(counts.items()))

@@ -15,7 +15,7 @@ from blkreel.common.device import zones_words
 from blkreel.common.files.json_file import print_json
 from blkreel.common.limits import check_state
 from blkreel.common.printable import printable
-from blkreel.common.units import format_bytes, format_count, format_ns, format_share
+from blkreel.common.units import counted, format_bytes, format_count, format_ns, format_share
 from blkreel.common.verdict import READ_AHEAD_LIMIT
 from blkreel.traces.format.check import check_order
 from blkreel.traces.format.exposure import Exposure, exposure_of
@@ -186,7 +186,7 @@ def _show_totals(document: Mapping[str, Any], console: Console) -> None:
     several = document.get("several_files") or {"ios": 0, "bytes": 0}
     if several["ios"]:
         share = format_share(several["bytes"] / sum(total["bytes"] for total in document["files"].values()))
-        console.print(f"  {share} of the bytes are in {format_count(several['ios'])} I/Os with data of several files, "
+        console.print(f"  {share} of the bytes are in {counted(several['ios'], 'I/O')} with data of several files, "
                       "and counted for one of them", highlight=False, soft_wrap=True)
 
 
@@ -233,7 +233,7 @@ def _facts(document: Mapping[str, Any], is_run: bool) -> Iterator[tuple[str, str
         yield "verdict", run.verdict["level"]
     workload = document["own"]
     if workload["ios"]:
-        yield "workload", f"{format_count(workload['ios'])} I/Os, {format_bytes(workload['bytes'])}"
+        yield "workload", f"{counted(workload['ios'], 'I/O')}, {format_bytes(workload['bytes'])}"
     exposure = document["exposure"]
     if exposure["written_until_ns"] is not None and exposure["read_bytes"]:
         yield "exposure", exposure["words"]

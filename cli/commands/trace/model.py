@@ -16,7 +16,7 @@ from blkreel.common.files.output_lock import write_output
 from blkreel.common.files.safe_files import caller_of_sudo
 from blkreel.common.printable import printable
 from blkreel.common.text_table import TextColumn, fitting, lines_of
-from blkreel.common.units import format_count, format_ns
+from blkreel.common.units import counted, format_count, format_ns
 from blkreel.traces.format.reader import open_trace
 from blkreel.traces.format.writer import output_errors, refuse_output
 from blkreel.traces.model import (
@@ -111,8 +111,8 @@ def _row(comparison: Comparison) -> dict[str, object]:
 
 def _show(model: WorkloadModel, comparisons: list[Comparison], output: Path | None, make_trace: Path | None,
           ios: int | None) -> None:
-    for path, what in ((output, f"model of {format_count(model.ios)} I/Os"),
-                       (make_trace, f"trace of {format_count(ios or model.ios)} I/Os")):
+    for path, what in ((output, f"model of {counted(model.ios, 'I/O')}"),
+                       (make_trace, f"trace of {counted(ios or model.ios, 'I/O')}")):
         if path:
             print(f"{printable(path)}: {what}")
     rows = [(PROPERTIES[comparison.key].title, _text(comparison, comparison.trace), _text(comparison, comparison.model),

@@ -11,6 +11,7 @@ from blkreel.common.errors import TraceError
 from blkreel.common.files.json_file import print_json
 from blkreel.common.files.output_lock import spool_of
 from blkreel.common.printable import printable
+from blkreel.common.units import counted
 from blkreel.replay.run.account import recounted
 from blkreel.replay.run.directory import BASELINE
 from blkreel.traces.format.reader import RUN_RECORDS, TEST, open_trace
@@ -47,7 +48,7 @@ def command(output: Path, force: bool, as_json: bool) -> None:
         print_json({"version": 1, "path": str(path) if path else None, "rows": rows,
                     "telemetry": str(telemetry) if telemetry else None})
     elif path:
-        print(f"{printable(path)}: {rows:,} I/Os recovered")
+        print(f"{printable(path)}: {counted(rows, 'I/O')} recovered")
     else:
         print(f"{printable(telemetry)}: recovered")
 

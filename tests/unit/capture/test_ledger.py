@@ -101,7 +101,7 @@ def test_what_the_counters_count_and_the_trace_does_not_is_explained(reason):
 def test_an_io_without_latency_is_incomplete_and_not_missing():
     metadata = metadata_of(end_block(seen=998, reused=2), ["loop0"])
     assert incomplete(metadata, "bpf:tp_btf") == [
-        "2 I/Os (0.200 %) have no latency, because the kernel runs no BPF program in some interrupts; "
+        "no latency for 2 I/Os (0.200 %), because the kernel runs no BPF program in some interrupts; "
         "--source ftrace records them"]
     assert unseen_share(metadata) == 0.002
 
@@ -125,7 +125,7 @@ def test_an_io_that_the_kernel_counts_as_completed_was_not_in_flight_at_the_end(
     """The end of a short capture by bpftrace, which misses completions."""
     metadata = metadata_of({**end_block(seen=900), "in_flight_at_end": 105}, ["loop0"])
     assert (metadata["ledger"]["reused"], metadata["in_flight_at_end"]) == (100, 5)
-    assert "100 I/Os (10.0 %) have no latency" in incomplete(metadata, "bpftrace")[0]
+    assert "no latency for 100 I/Os (10.0 %)" in incomplete(metadata, "bpftrace")[0]
     assert not missing(metadata) and not is_trustworthy(metadata)
 
 
@@ -141,7 +141,7 @@ def test_a_trace_keeps_each_reason_why_it_is_not_complete():
 @pytest.mark.parametrize("source_format", ["bpf:tp_btf", "bpftrace", "ftrace:blk", "blktrace"])
 def test_an_io_without_latency_has_a_reason_and_a_remedy_for_each_source(source_format):
     (message,) = incomplete(metadata_of(end_block(seen=900, reused=100), ["loop0"]), source_format)
-    assert message.startswith("100 I/Os (10.0 %) have no latency, because ") and "--" in message.partition("; ")[2]
+    assert message.startswith("no latency for 100 I/Os (10.0 %), because ") and "--" in message.partition("; ")[2]
 
 
 def test_switched_off_counters_accuse_nobody(monkeypatch):

@@ -19,6 +19,7 @@ import numpy as np
 import pyarrow as pa
 
 from blkreel.common.errors import TraceError
+from blkreel.common.units import counted
 from blkreel.traces.format.schema import MOST_END_BYTES
 from blkreel.traces.importers.account import Account
 from blkreel.traces.importers.blktrace import DECODER, EVENT_V8, MAGIC_V8
@@ -204,13 +205,12 @@ class EventPairing:
     def _warn(self, end: dict[str, Any]) -> None:
         ledger = end["ledger"]
         if ledger["unmatched"]:
-            self._account.warn(f"{ledger['unmatched']:,} I/Os completed whose issue is not in the same file")
+            self._account.warn(f"{counted(ledger['unmatched'], 'I/O')} completed whose issue is not in the same file")
         if ledger["in_flight_at_start"]:
-            self._account.warn(f"{ledger['in_flight_at_start']:,} I/Os were in flight when the recording began: "
-                               "they are not in the trace")
+            self._account.warn("not in the trace, because in flight when the recording began: "
+                               f"{counted(ledger['in_flight_at_start'], 'I/O')}")
         if without_end := end["in_flight_at_end"] + ledger["reused"]:
-            self._account.warn(f"{without_end:,} I/Os have no latency: their completion is not in the "
-                               "same file")
+            self._account.warn(f"no latency for {counted(without_end, 'I/O')}: no completion in the same file")
         if self._unsorted:
             self._account.warn(f"{self._unsorted:,} events are out of order by more than {WAITING_ROWS:,} events: "
                                "their I/Os may lack latencies")

@@ -28,7 +28,7 @@ def test_causes_own_and_files_are_told(blkreel, tmp_path):
     assert document["several_files"] == {"ios": 1, "bytes": 8192}
     assert document["write_flags"] == dict.fromkeys(["hint_medium", "atomic"], {"ios": 1, "bytes": 512})
     shown = blkreel("info", tmp_path / "t.parquet").stdout
-    assert "45.7 % of the bytes are in 1 I/Os with data of several files" in shown
+    assert "45.7 % of the bytes are in 1 I/O with data of several files" in shown
     assert "dependency known for 40.0 % of I/Os" in shown and "/games/level.pak" in shown
     assert "lower bound" not in shown
 

@@ -218,7 +218,7 @@ def test_the_trace_is_not_its_own_target(trace, tmp_path):
 def test_one_device_is_chosen_of_several(trace, target):
     opened = trace((0, 0, 512, READ, {"device": 0}), (7, 512, 512, READ, {"device": 1}),
                    (9, 1024, 512, READ, {"device": 1}), devices=({"name": "nvme0n1"}, {"name": "sda"}))
-    with pytest.raises(UsageError, match=r"0 \(nvme0n1, 1 I/Os\), 1 \(sda, 2 I/Os\).*--device 0"):
+    with pytest.raises(UsageError, match=r"0 \(nvme0n1, 1 I/O\), 1 \(sda, 2 I/Os\).*--device 0"):
         make_plan(opened, target)
     plan = make_plan(opened, target, device=1)
     rows = planned(plan)

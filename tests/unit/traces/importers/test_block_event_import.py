@@ -204,7 +204,7 @@ def test_an_io_after_a_loss_does_not_complete_the_one_before(run, loss):
         + event(3, "block_rq_issue", "8,0 R 4096 () 80 + 8 [fio]")
         + event(3.001, "block_rq_complete", "8,0 R () 80 + 8 [0]"))
     assert frame[["submit_ns", "latency_ns"]].to_numpy().tolist() == [[0, -1], [2_000_000_000, 1_000_000]]
-    assert "1 I/Os have no latency: their completion is not in the same file" in result.metadata["import_warnings"]
+    assert "no latency for 1 I/O: no completion in the same file" in result.metadata["import_warnings"]
     assert result.metadata["lost"]["total"] == 5 and not result.metadata["ledger"]["rejected"]
 
 
@@ -216,7 +216,7 @@ def test_equal_requests_in_flight_together_are_rows_if_each_completes(run):
         + event(2, "block_rq_issue", issue) + event(2.001, "block_rq_issue", issue)
         + event(2.003, "block_rq_complete", completion))
     assert frame.latency_ns.tolist() == [3_000_000, 3_000_000, 3_000_000, -1]
-    assert "1 I/Os have no latency: their completion is not in the same file" in result.metadata["import_warnings"]
+    assert "no latency for 1 I/O: no completion in the same file" in result.metadata["import_warnings"]
 
 
 def test_entries_by_partition_do_not_become_rows(run):
