@@ -71,18 +71,18 @@ def orders(rows):
     return sorted(found, key=lambda one: min(one))
 
 
-@pytest.mark.parametrize("name", OTHERS)
-def test_the_same_job_gives_the_same_rows(blkreel, tracer, drive, program, tmp_path, name):
-    skip_unless_it_runs(name, drive)
+@pytest.mark.parametrize("source", OTHERS)
+def test_the_same_job_gives_the_same_rows(blkreel, tracer, drive, program, tmp_path, source):
+    skip_unless_it_runs(source, drive)
     skip_unless_it_runs("bpf", drive)
     job = fio(program, drive)
     _, wanted = capture(blkreel, "bpf", drive, tmp_path / "bpf.parquet", *job)
-    summary, rows = capture(blkreel, name, drive, tmp_path / "other.parquet", *job)
-    skip_where_told(name, summary)
+    summary, rows = capture(blkreel, source, drive, tmp_path / "other.parquet", *job)
+    skip_where_told(source, summary)
     assert orders(rows) == orders(wanted)
     assert len(rows) > 500
     seen = rows[rows.latency_ns >= 0]
-    assert_unseen_is_told(name, summary, rows)
+    assert_unseen_is_told(source, summary, rows)
     assert summary["lost"] == 0 and summary["in_flight_at_start"] == 0
     # One I/O at a time and thread: its parts follow each other, and none lasts longer than the job.
     for _, mine in seen.groupby("tid"):

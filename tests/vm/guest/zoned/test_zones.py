@@ -72,6 +72,11 @@ def zoned_null_blk(null_blk):
     return lambda **attributes: null_blk(zoned=1, zone_size=4, zone_nr_conv=1, memory_backed=1, **attributes)
 
 
+# Where the driver makes no difference.
+on_null_blk = pytest.mark.parametrize("zoned", ["null_blk"], indirect=True)
+on_nvme = pytest.mark.parametrize("zoned", ["nvme"], indirect=True)
+
+
 @pytest.fixture(params=["null_blk", "nvme"])
 def zoned(request, zoned_null_blk):
     """A zoned drive with all zones empty."""
@@ -136,6 +141,7 @@ def test_write_pointers_are_put_where_the_trace_found_them(rows_of, blkreel, zon
     assert "--prefill" in result.stderr and zones(zoned) == before
 
 
+@on_null_blk
 def test_writes_off_the_write_pointer_are_refused_before_the_first_one(rows_of, blkreel, zoned, null_blk, tmp_path):
     regular = null_blk()
     rows_of(regular, f"dd if=/dev/zero of={regular} bs=4k count=4 oflag=direct status=none seek=1024\n"
@@ -154,6 +160,7 @@ def test_writes_off_the_write_pointer_are_refused_before_the_first_one(rows_of, 
     assert [zone[2] for zone in zones(zoned)][2:] == [zone[2] for zone in before][2:]
 
 
+@on_nvme
 def test_a_trace_of_zones_on_a_drive_without(rows_of, blkreel, zoned, null_blk, tmp_path):
     rows = rows_of(zoned, work_on(zoned))
     run = replay(blkreel, tmp_path, null_blk())
@@ -192,6 +199,7 @@ def test_appends_have_the_place_that_the_drive_chose(rows_of, blkreel, zoned_nul
     assert zones(drive) == after
 
 
+@on_nvme
 def test_what_fio_writes_to_zones_is_replayed(rows_of, blkreel, zoned, program, tmp_path):
     """fio keeps to the write pointers by moving its writes, and resets zones that are full."""
     rows = rows_of(zoned, f"{program('fio')} --name=z --filename={zoned} --direct=1 --zonemode=zbd --rw=randwrite "
@@ -205,6 +213,7 @@ def test_what_fio_writes_to_zones_is_replayed(rows_of, blkreel, zoned, program, 
     assert zones(zoned) == after
 
 
+@on_null_blk
 def test_zones_are_filled_one_after_the_other_and_reset(blkreel, zoned):
     listed = next(entry for entry in json.loads(blkreel("drives", "--json").stdout)["drives"] if entry["path"] == zoned)
     assert (listed["zoned"], listed["zone_bytes"]) == ("host-managed", ZONE_BYTES)
