@@ -457,10 +457,11 @@ int programs_attach(struct programs *programs, const struct programs_options *op
 	}
 	if (err == -EPERM || err == -EACCES)
 		/* The command replaces the dots by its arguments (common/command_line.py). */
-		return report_error(geteuid() ? "run as root: sudo blkreel ..." : "see: blkreel doctor",
-				    "no permission to load BPF programs");
+		return report_error(geteuid() ? "run as root: sudo blkreel ..." :
+				    "run it outside the container: a seccomp profile may refuse bpf; or record without BPF: "
+				    "blkreel capture --source ftrace", "no permission to load BPF programs");
 	return report_shortage("cannot load the BPF programs", -err) ? -1 :
-	       report_error("see: blkreel doctor", "the kernel refuses the BPF programs (%s)", strerror(-err));
+	       report_error("record without BPF: blkreel capture --source ftrace", "the kernel refuses the BPF programs (%s)", strerror(-err));
 }
 
 void programs_detach(struct programs *programs)

@@ -308,6 +308,8 @@ static void *read_requests(void *argument)
 
 /* ---- begin and end ---- */
 
+#define OUTSIDE_CONTAINER "run it outside the container, or: docker run --privileged"
+
 static int open_fuse(struct backend *backend, const char *path, uint64_t inode_number)
 {
 	struct fuse *fuse = fuse_of(backend);
@@ -317,13 +319,14 @@ static int open_fuse(struct backend *backend, const char *path, uint64_t inode_n
 	fuse->inode_number = inode_number;
 	fuse->fd = open("/dev/fuse", O_RDWR | O_CLOEXEC);
 	if (fuse->fd < 0)
-		return report_error(errno == ENOENT || errno == ENODEV ? "load its module: modprobe fuse" : NULL,
+		return report_error(errno == ENOENT || errno == ENODEV ? "load its module: modprobe fuse" :
+				    errno == EPERM ? OUTSIDE_CONTAINER : NULL,
 				    "cannot open /dev/fuse: %s", strerror(errno));
 	snprintf(options, sizeof(options), "fd=%d,rootmode=%o,user_id=0,group_id=0,allow_other,max_read=%u", fuse->fd,
 		 S_IFREG | 0600, IMAGE_MAX_IO_BYTES);
 	if (!mount("blkreel", path, "fuse.blkreel", MS_NOSUID | MS_NODEV | MS_NOEXEC, options))
 		return 0;
-	report_error(NULL, "cannot mount the emulated drive: %s", strerror(errno));
+	report_error(errno == EPERM ? OUTSIDE_CONTAINER : NULL, "cannot mount the emulated drive: %s", strerror(errno));
 	close(fuse->fd);
 	return -1;
 }

@@ -1,7 +1,11 @@
 """`blkreel doctor` on machines that lack something."""
 
+import ctypes
+import errno
 import json
 import os
+import struct
+import subprocess
 from types import SimpleNamespace
 
 import pytest
@@ -156,3 +160,20 @@ def test_the_document_and_the_exit_code_agree(blkreel):
     missing = [check for check in document["checks"] if check["status"] == "missing"]
     assert document["ready"] == (not missing) == (result.returncode == 0)
     assert all(check["remedy"] for check in missing), "each missing requirement has a remedy"
+
+
+@pytest.mark.parametrize(("number", "requirement"), [(321, "BPF programs"), (425, "io_uring")])
+def test_a_seccomp_profile_as_containers_have_it_is_named(blkreel, number, requirement):
+    """It refuses bpf or io_uring_setup of a program that is root otherwise."""
+    if os.geteuid():
+        pytest.skip("needs root: run `sudo make test`")
+    blocked = struct.pack("HBBIHBBIHBBIHBBI", 0x20, 0, 0, 0, 0x15, 0, 1, number, 0x06, 0, 0, 0x50000 | errno.EPERM,
+                          0x06, 0, 0, 0x7FFF0000)  # load the number; is it that; then EPERM; else allowed
+    program = ctypes.create_string_buffer(blocked)
+    filter_ = ctypes.create_string_buffer(struct.pack("HxxxxxxP", 4, ctypes.addressof(program)))
+    libc = ctypes.CDLL(None)
+    result = subprocess.run([blkreel.command, "doctor", "--json"], capture_output=True, text=True,
+                            preexec_fn=lambda: libc.prctl(22, 2, filter_, 0, 0))
+    check = next(check for check in json.loads(result.stdout)["checks"] if check["name"] == requirement)
+    assert result.returncode == 1 and check["status"] == "missing"
+    assert "outside the container: a seccomp profile may refuse" in check["remedy"]
