@@ -192,8 +192,9 @@ static int make_image(struct emulation *emulation)
 {
 	int err = image_init(&emulation->image, emulation->options.size_bytes, emulation->options.image_fd);
 
-	return err ? report_error(NULL, "cannot take %" PRId64 " bytes of memory for the drive: %s",
-				  emulation->options.size_bytes, strerror(-err)) : 0;
+	return err ? report_error("keep the data in a file: --image FILE; or allow programs to lock memory: ulimit -l unlimited",
+				  "cannot lock %" PRId64 " MiB of memory for the drive: %s",
+				  emulation->options.size_bytes >> 20, strerror(-err)) : 0;
 }
 
 static struct backend *chosen_backend(const struct options *options)
