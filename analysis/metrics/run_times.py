@@ -93,6 +93,6 @@ def _why_withheld(run: Run) -> str:
     for name, own in (("run", run.verdict.get("withheld", [])), (without, baseline.withheld)):
         if withheld := [key.replace("_", " ") for key in keys if key in own]:
             # A load time is withheld also for what the trace does not tell.
-            cause = "its verdict says why" if withheld == ["load time"] else "effect of the host"
+            cause = "effect of the host" if "read_wait" in own else "its verdict says why"
             return f"{' and '.join(withheld)} of the {name} withheld: {cause}"
     return ""
