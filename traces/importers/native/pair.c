@@ -190,9 +190,9 @@ static int on_split(struct pairing *pairing, const struct blk_event *event, int8
 }
 
 /* An issue that may only repeat another one is matched last, until one of them has a completion of its own. */
-static bool fits_better(const struct pairing *pairing, const struct pending *entry, const struct pending *other)
+static bool may_be_better(const struct pairing *pairing, const struct pending *fitting)
 {
-	return !other || pairing->silent_losses || (other->repeats && !entry->repeats && !pairing->equal_ios);
+	return pairing->silent_losses || (fitting->repeats && !pairing->equal_ios);
 }
 
 /* The oldest append of this length to the zone of the event: that with the last start before it. */
@@ -215,8 +215,11 @@ static struct pending *find_in_flight(struct pairing *pairing, const struct blk_
 
 	if (op == OP_ZONE_APPEND)
 		return find_append(pairing, event);
-	for (struct pending *entry = first; entry; entry = table_find_next(entry)) {
-		if (entry->remaining_bytes == event->bytes && fits_better(pairing, entry, fitting))
+	/* Without completions in a recording, all I/Os at one place stay in flight. */
+	for (struct pending *entry = first; entry && (!fitting || may_be_better(pairing, fitting));
+	     entry = table_find_next(entry)) {
+		if (entry->remaining_bytes == event->bytes &&
+		    (!fitting || pairing->silent_losses || !entry->repeats))
 			fitting = entry;
 	}
 	return fitting ? fitting : first;
@@ -411,12 +414,18 @@ void pairing_note_loss(struct pairing *pairing)
 	pairing->losses++;
 }
 
+/* Of a drive whose completions were not recorded, each issue is an I/O. */
+static bool has_completions(const struct pairing *pairing, uint32_t device)
+{
+	return pair_devices_find(&pairing->devices, device)->completed > 0;
+}
+
 void pairing_finish(struct pairing *pairing)
 {
 	while (pairing->in_flight.oldest) {
 		struct pending *entry = pairing->in_flight.oldest;
 
-		if (entry->repeats && !pairing->equal_ios) {
+		if (entry->repeats && !pairing->equal_ios && has_completions(pairing, entry->device)) {
 			pairing->counts.issued_again++;
 			table_remove(&pairing->in_flight, entry);
 			continue;

@@ -93,9 +93,11 @@ def recording_of(text):
     # The first event of a dump of `blkparse -d` is at time 0.
     ("D0 8 R1, D0 16 R1, Q0 24 R1, D5 24 R1, C0 16 R1", {"latency_ns": [0, -1, -1], "queue_ns": [-1, -1, 5]},
      {"in_flight_at_end": 2}),
-    ("Q10 8 W5, C40 8 W5", {"latency_ns": [30], "tid": [5]}, {"capture_layer": "bio"})],
+    ("Q10 8 W5, C40 8 W5", {"latency_ns": [30], "tid": [5]}, {"capture_layer": "bio"}),
+    # As `blktrace -a issue` records them.
+    ("D10 8 W1, D20 8 W1, D30 8 W1", {"latency_ns": [-1] * 3}, {"issued_again": 0})],
     ids=["two at one place", "merged, of who made it", "requeued, of its last issue", "the part that a requeue leaves",
-         "a completion in parts", "cut by the ends", "at time 0", "a drive without requests"])
+         "a completion in parts", "cut by the ends", "at time 0", "a drive without requests", "without completions"])
 def test_events_become_the_ios_that_they_are_of(rows_of, text, columns, metadata):
     rows, result = rows_of(recording_of(text))
     assert {name: rows[name].tolist() for name in columns} == columns
