@@ -12,8 +12,8 @@ import numpy as np
 
 from blkreel.common.command_line import command_line, running_command
 from blkreel.common.errors import TraceError, UsageError
-from blkreel.common.units import counted
 from blkreel.traces.blocksets.block_set import BlockSet, FirstTouch, max_memory_bytes
+from blkreel.traces.format.names import devices_listed
 from blkreel.traces.format.schema import OPS, READING_CODES, WRITES, ZONE_MANAGEMENT
 from blkreel.traces.format.trace import Trace
 from blkreel.traces.format.trace_survey import (
@@ -101,11 +101,10 @@ def choose_device(trace: Trace, number: int | None, option: str = "--device ") -
     counts = device_ios(trace)
     if not counts:
         raise _nothing_to_replay(trace, "holds no I/O")
-    listing = ", ".join(f"{device} ({_name(trace, device)}, {counted(count, 'I/O')})"
-                        for device, count in counts.items())
+    listing = devices_listed(trace, counts)
     if number is None and len(counts) > 1:
         extract = command_line("slice", trace.path, "--device", min(counts), "-o", "one.parquet")
-        raise UsageError(f"{trace.name} holds the I/O of {len(counts)} devices: {listing}",
+        raise UsageError(f"{trace.name} holds the I/O of {len(counts):,} devices: {listing}",
                          f"extract one: {extract}" if running_command() == "test" else
                          f"choose one with {option}{min(counts)}")
     if number is not None and number not in counts:
@@ -270,8 +269,3 @@ def traced_device(trace: Trace, number: int) -> dict[str, Any]:
     """The description of a device; empty if the trace has none."""
     devices = trace.metadata.get("devices") or []
     return devices[number] if 0 <= number < len(devices) else {}
-
-
-def _name(trace: Trace, number: int) -> str:
-    device = traced_device(trace, number)
-    return str(device.get("name") or device.get("model") or "unnamed")

@@ -1,16 +1,33 @@
-"""Names of threads and files: those that the rows of a trace refer to, which are stored in it, and the kernel's.
+"""Names of devices, and of threads and files: those that the rows of a trace refer to, which are stored in it, and the
+kernel's.
 """
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 import numpy as np
 
+from blkreel.common.units import counted
+
 from .schema import Metadata
+from .trace import Trace
 
 # Kernel threads issue I/O on behalf of others. A trace has no other sign of them than their names.
 KERNEL_NAME = re.compile(r"(kworker/|jbd2/|ext4lazyinit|kswapd|kcompactd|khugepaged|loop\d|dmcrypt_write|dm_|kdmflush|"
                          r"md\d+_|raid\d|bcache|xfsaild/|xfs-|xfs_|btrfs-|btrfs_|f2fs_|txg_|z_wr_|kthreadd|swapper/)")
+
+_DEVICES_LISTED = 12
+
+
+def devices_listed(trace: Trace, ios: Mapping[int, int]) -> str:
+    """`0 (sda, 12 I/Os), 1 (sdb, 1 I/O)`, and of more devices how many follow. ios: of each device by its number."""
+    table = trace.metadata.get("devices") or []
+    texts = []
+    for number in sorted(ios)[:_DEVICES_LISTED]:
+        device = table[number] if 0 <= number < len(table) else {}
+        texts.append(f"{number} ({device.get('name') or device.get('model') or 'unnamed'}, "
+                     f"{counted(ios[number], 'I/O')})")
+    return ", ".join(texts) + (f" and {len(ios) - len(texts):,} more" if len(ios) > len(texts) else "")
 
 
 class NamesInRows:

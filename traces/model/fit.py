@@ -1,5 +1,6 @@
 """Fits a workload model to a trace."""
 
+from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 
@@ -9,6 +10,7 @@ from blkreel.common.errors import UsageError
 from blkreel.common.units import format_ns
 from blkreel.traces.format.check import check_order
 from blkreel.traces.format.metadata_types import COARSE_CLOCK_NS
+from blkreel.traces.format.names import devices_listed
 from blkreel.traces.format.schema import OP_NAMES, OPS, ZONE_OPS
 from blkreel.traces.format.trace import Trace
 
@@ -67,25 +69,25 @@ def fit_model(measurement: Measurement) -> WorkloadModel:
 def _extent(trace: Trace, device: int | None) -> tuple[int, int]:
     """The I/Os, and the end of the highest one."""
     ios, end_bytes, located = 0, 0, 0
-    devices: set[int] = set()
+    devices: Counter[int] = Counter()
     for batch in trace.batches(["offset_bytes", "length_bytes", "op", "device"]):
         columns = {name: batch[name].to_numpy() for name in batch.schema.names}
         if zoned := set(np.unique(columns["op"]).tolist()) & {OPS[name] for name in ZONE_OPS}:
             raise UsageError(f"{trace.name} has operations on zones, and a model has no write pointers: "
                              f"{', '.join(OP_NAMES[code] for code in sorted(zoned))}",
                              "slice the other operations: blkreel slice --op read --op write")
-        devices |= set(np.unique(columns["device"]).tolist())
+        devices.update(columns["device"].tolist())
         rows = columns["device"] == device if device is not None else np.ones(batch.num_rows, bool)
         ios += int(rows.sum())
         rows &= (columns["length_bytes"] > 0) & ~np.isin(columns["op"], [OPS[op] for op in NO_OFFSET])
         located += int(rows.sum())
         end_bytes = max(end_bytes, int((columns["offset_bytes"] + columns["length_bytes"])[rows].max(initial=0)))
     if device is None and len(devices) > 1:
-        raise UsageError(f"{trace.name} has I/Os of {len(devices)} devices, and a model has one",
-                         f"choose one of {', '.join(map(str, sorted(devices)[:8]))}: --device {min(devices)}")
+        raise UsageError(f"{trace.name} has I/Os of {len(devices):,} devices, and a model has one: "
+                         f"{devices_listed(trace, devices)}", f"choose one with --device {min(devices)}")
     if device is not None and device not in devices:
         raise UsageError(f"{trace.name} has no I/O of device {device}",
-                         f"it has device {', '.join(map(str, sorted(devices)[:8]))}: blkreel info {trace.name}"
+                         f"it has: {devices_listed(trace, devices)}"
                          if devices else f"see what the trace has: blkreel info {trace.name}")
     if ios < _LEAST_IOS:
         raise UsageError(f"{trace.name} has {ios} I/O{'s' * (ios != 1)}, and a model needs at least {_LEAST_IOS}",

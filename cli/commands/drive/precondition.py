@@ -9,6 +9,7 @@ from typing import Any
 import click
 
 from blkreel.cli.options import completion
+from blkreel.cli.options.device import note_numbers
 from blkreel.cli.options.types import TIME_NS, as_json, destroy, dry_run, no_live, payload, seed
 from blkreel.cli.ui.progress import progress
 from blkreel.cli.ui.step_progress import StepProgress, display_name
@@ -111,6 +112,7 @@ def _trace_blocks(target: Target, path: str, wanted_map: str | None, device: int
     """Arguments of state_for(): the blocks that a replay of the trace would write first."""
     limit_memory_use()
     opened = open_trace(path)
+    note_numbers(opened, [device])
     with progress("reading the trace", opened.rows) as task:
         # Only the blocks matter: a pace with times would refuse a source without them.
         plan = plan_trace(opened, target, pace=Pace("asap"), idle=ALL_IDLE, map_name=parse_map(wanted_map),

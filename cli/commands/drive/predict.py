@@ -11,6 +11,7 @@ from blkreel.analysis.metrics.definitions.registry import METRICS
 from blkreel.analysis.metrics.partials.distributions import PERCENTILES, enough
 from blkreel.analysis.report.columns import WITHHELD
 from blkreel.cli.options import completion
+from blkreel.cli.options.device import device_option, note_numbers
 from blkreel.cli.options.types import as_json
 from blkreel.cli.ui.progress import progress
 from blkreel.common.console import Console, notice
@@ -34,7 +35,7 @@ ADDED = METRICS["added_by_drive"]
 @click.argument("trace", type=click.Path(readable=False), shell_complete=completion.traces)
 @click.argument("drives", nargs=-1, required=True, metavar="DRIVE.toml...",
                 type=click.Path(readable=False, path_type=Path))
-@click.option("--device", type=int, metavar="N", help="Device of a trace with several devices.")
+@device_option
 @click.option("--compute", metavar="xN",
               help="Divide the computing time between the I/Os of each thread, as on a faster machine: x4; none: leave "
                    "it out.")
@@ -52,6 +53,7 @@ def command(trace: str, drives: tuple[Path, ...], device: int | None, compute: s
     blkreel predict game.parquet drives/*.toml --compute x4
     """
     opened = open_trace(trace)
+    note_numbers(opened, [device])
     predictions = []
     for path in drives:
         simulated = spec.parse(drive_file(path))

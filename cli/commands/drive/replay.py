@@ -14,6 +14,7 @@ from rich.markup import escape
 
 from blkreel.analysis.report import present
 from blkreel.cli.options import completion
+from blkreel.cli.options.device import device_option, note_numbers
 from blkreel.cli.options.detail import detail_options
 from blkreel.cli.options.telemetry import telemetry_options
 from blkreel.cli.options.types import NOT_TRUSTWORTHY, OutputPath, SectionedCommand, as_json, force, no_live, payload
@@ -93,7 +94,7 @@ MAX_THREADS = 64
 @click.option("--threads", default="1", show_default=True, metavar="N|auto",
               help="Number of issuing threads. auto: several if the trace is too fast for one.")
 @click.option("--label", metavar="TEXT", help="Name of the run in reports. [default: the drive]")
-@click.option("--device", type=int, metavar="N", help="Device of a trace with several devices.")
+@device_option
 @click.option("--seed", type=click.IntRange(0), metavar="N", default=1, show_default=True,
               help="Seed of the written data.")
 @payload
@@ -149,6 +150,7 @@ def command(trace: str, targets: tuple[str, ...], output: str | None, paces: tup
             target.require_polling()
     targets_by_device = target_of.get(None) or {
         index: target for index, target in target_of.items() if index is not None}
+    note_numbers(opened, [device, *target_of])
     shallowest = min((target.drive for target in target_of.values()), key=lambda drive: drive.queue_depth or 128)
     pace, stream_paces = parse_paces(paces, shallowest)
     if compute is not None:

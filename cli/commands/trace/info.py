@@ -193,10 +193,11 @@ def _show_totals(document: Mapping[str, Any], console: Console) -> None:
 def _facts(document: Mapping[str, Any], is_run: bool) -> Iterator[tuple[str, str]]:
     metadata = document["metadata"]
     devices = metadata.get("devices") or []
-    for device in devices[:_MAX_ROWS]:
+    for number, device in enumerate(devices[:_MAX_ROWS]):
         size = device.get("size_bytes")
-        parts = [device_name(device), device.get("model", ""), format_bytes(size) if size else "",
-                 device.get("transport", ""), zones_words(device.get("zoned"), device.get("zone_bytes"))]
+        parts = [f"{number}:" if len(devices) > 1 else "", device_name(device), device.get("model", ""),
+                 format_bytes(size) if size else "", device.get("transport", ""),
+                 zones_words(device.get("zoned"), device.get("zone_bytes"))]
         yield "device", " ".join(part for part in parts if part)
     if len(devices) > _MAX_ROWS:
         yield "device", f"{format_count(len(devices) - _MAX_ROWS)} more: --json"

@@ -5,6 +5,7 @@ from pathlib import Path
 import click
 
 from blkreel.cli.options import completion
+from blkreel.cli.options.device import note_numbers
 from blkreel.cli.options.types import OUTPUT, as_json, force, public
 from blkreel.cli.ui.progress import progress
 from blkreel.common import units
@@ -48,7 +49,8 @@ from blkreel.traces.model import (
               help="I/Os of the trace to make. [default: as many as the modeled trace has]")
 @click.option("--seed", type=click.IntRange(0, (1 << 63) - 1), default=1, show_default=True, metavar="N",
               help="Seed of the I/Os: the same one makes the same I/Os.")
-@click.option("--device", type=click.IntRange(0), metavar="N", help="Model the I/Os of this device of the trace.")
+@click.option("--device", type=click.IntRange(0), metavar="N",
+              help="Model the I/Os of the device with this number: blkreel info.")
 @force
 @public
 @as_json
@@ -99,6 +101,7 @@ def _model(source: str, device: int | None) -> tuple[WorkloadModel, list[str], i
             raise UsageError("--device chooses a device of a trace, and a model has one", "leave out --device")
         return read_model(Path(source)), [], MOST_SAMPLED_IOS
     trace = open_trace(source)
+    note_numbers(trace, [device])
     with progress("fitting the model", trace.rows) as task:
         return *modeled_trace(trace, device, task.update), sampled_ios(trace.footer.size_bytes)
 

@@ -5,6 +5,7 @@ from pathlib import Path
 import click
 
 from blkreel.cli.options import completion
+from blkreel.cli.options.device import note_numbers
 from blkreel.cli.options.types import TIME_NS, WORKLOAD_ONLY, as_json, force, public, trace_output
 from blkreel.cli.ui.trace_summary import show_transformed
 from blkreel.common.errors import UsageError
@@ -23,7 +24,7 @@ from blkreel.traces.transform.slice import Selection, slice_trace
 @click.option("--tid", "tids", multiple=True, type=int, metavar="N", help="Only I/Os of this thread.")
 @click.option("--workload-only", is_flag=True, help=WORKLOAD_ONLY)
 @click.option("--device", "devices", multiple=True, type=int, metavar="N",
-              help="Only I/Os of this device of the trace.")
+              help="Only I/Os of the device with this number: blkreel info.")
 @click.option("--op", "ops", multiple=True, type=click.Choice(list(OPS)), help="Only I/Os of this operation.")
 @click.option("--offset", metavar="A..B", help="Only I/Os that touch the range from offset A up to B.")
 @click.option("--rebase", is_flag=True, help="Begin at time 0. [default: I/Os keep their times]")
@@ -47,7 +48,9 @@ def command(trace: str, output: Path, from_ns: int | None, to_ns: int | None, pr
                           _range_bytes(offset), workload_only)
     if from_ns is not None and to_ns is not None and to_ns <= from_ns:
         raise UsageError("--to is not later than --from", "give a later time, such as: --from 10s --to 70s")
-    result = slice_trace(open_trace(trace), output, selection, rebase=rebase, force=force, public=public)
+    opened = open_trace(trace)
+    note_numbers(opened, devices)
+    result = slice_trace(opened, output, selection, rebase=rebase, force=force, public=public)
     show_transformed(result, as_json)
 
 

@@ -22,6 +22,20 @@ def test_of_thousands_of_volumes_the_first_are_named(blkreel, tmp_path):
     assert "2,000 I/Os of 0, 1, 2, 3, 4, 5 and 1,994 more devices over" in shown
     lines = blkreel("info", tmp_path / "t.parquet").stdout.splitlines()
     assert "  device    1,988 more: --json" in lines and len(lines) < 30
+    refused = blkreel("replay", tmp_path / "t.parquet", "--on", "nil:1GiB", "-o", tmp_path / "r", check=False).stderr
+    assert "2,000 devices: 0 (0, 1 I/O), 1 (1, 1 I/O), " in refused and "and 1,988 more" in refused
+
+
+def test_a_number_that_is_the_name_of_another_device_is_noted(blkreel, tmp_path):
+    """--device 2 of a slice took the volume of that number, not the one of that name, without a word."""
+    (tmp_path / "in.csv").write_text("2,R,0,4096,1\n1,R,0,8192,2\n0,R,0,512,3\n")
+    trace = tmp_path / "t.parquet"
+    blkreel("import", tmp_path / "in.csv", "--format", "alibaba", "-o", trace)
+    assert "  device    0: 2\n" in blkreel("info", trace).stdout
+    noted = "device 2 is the one named 0; that named 2 is device 0"
+    assert noted in blkreel("slice", trace, "--device", "2", "-o", tmp_path / "s.parquet").stderr
+    assert noted in blkreel("replay", trace, "--on", "2=nil:1GiB", "--dry-run").stderr
+    assert not blkreel("slice", trace, "--device", "1", "-o", tmp_path / "one.parquet").stderr
 
 
 def test_the_document_has_the_account(blkreel, tmp_path):
