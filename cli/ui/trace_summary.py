@@ -8,7 +8,7 @@ from blkreel.analysis.metrics.definitions.registry import METRICS
 from blkreel.common.console import notice
 from blkreel.common.files.json_file import print_json
 from blkreel.common.printable import printable
-from blkreel.common.units import format_bytes, format_count, format_ns, format_share
+from blkreel.common.units import counted, format_bytes, format_count, format_ns, format_share
 from blkreel.traces.format.metadata_types import ShareCertificate, Volume, layers_of
 from blkreel.traces.format.reader import counts_by_op
 from blkreel.traces.format.trace import Trace
@@ -61,7 +61,7 @@ def show_trace(document: Mapping[str, Any]) -> None:
     """Print a document as two lines; of several layers one line each, because an I/O is in each of them."""
     devices = printable(first_names(document["devices"], "devices") or "an unknown device")
     layers = document.get("layers") or []
-    print(f"{printable(document['path'])}: {format_count(document['rows'])} {'rows' if layers else 'I/Os'} of "
+    print(f"{printable(document['path'])}: {counted(document['rows'], 'row' if layers else 'I/O')} of "
           f"{devices} over {format_ns(document['duration_ns'])}, "
           f"{file_size(document['file_bytes'], document['rows'])}")
     for layer in layers:

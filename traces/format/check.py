@@ -7,6 +7,7 @@ import numpy as np
 
 from blkreel.common.command_line import command_line
 from blkreel.common.errors import TraceError, UsageError
+from blkreel.common.units import counted
 
 from .integrity import KEY, disagreement
 from .metadata_types import layers_of
@@ -78,7 +79,7 @@ def check(trace: Trace) -> Findings:
         last_submit_ns = columns["submit_ns"][-1]
         findings.rows += batch.num_rows
     for text, problem in problems.items():
-        error = f"{problem.count:,} rows: {text} (first at row {problem.first_row:,})"
+        error = f"{counted(problem.count, 'row')}: {text} (first at row {problem.first_row:,})"
         findings.errors.append(error)
         if text not in _REPAIRABLE:
             findings.beyond_repair.append(error)

@@ -11,6 +11,8 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from blkreel.common.units import counted
+
 from .schema import Metadata
 from .trace import Trace
 
@@ -53,7 +55,7 @@ def disagreement(trace: Trace) -> str | None:
     stored: Any = trace.metadata.get(KEY)
     rows = stored["rows"] if stored else _surveyed_rows(trace.metadata)
     if rows is not None and rows != trace.rows:
-        return f"it has {trace.rows:,} rows, and its metadata describes {rows:,}"
+        return f"it has {counted(trace.rows, 'row')}, and its metadata describes {rows:,}"
     if not stored or stored["row_groups_at"] == trace.row_groups_at or trace.footer.identity in _verified:
         return None
     checksums = RowChecksums()

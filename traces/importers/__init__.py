@@ -63,12 +63,12 @@ def import_recording(names: list[Path], output: Path, *, force: bool = False, pu
     """
     files = files_of(names)
     format_ = format_of(files, format_name, options)
+    refuse_options(format_, options)
     assumed = format_.assumed if isinstance(format_, SourceFormat) and format_name is None else ""
     if isinstance(format_, SourceFormat):
         metadata, ios, moved_bytes, missing = import_records(format_, files, output, options or ImportOptions(),
                                                              force=force, public=public)
     else:
-        refuse_options(options)
         metadata, end, missing = blktrace.import_files(files, output, force=force, public=public)
         ios, moved_bytes = end["ios"], end["bytes"]
     return Imported(output, metadata, dict(zip(OPS, ios, strict=True)), dict(zip(OPS, moved_bytes, strict=True)),
@@ -80,6 +80,7 @@ def preview_recording(names: list[Path], rows: int, *, format_name: str | None =
     """The first rows as they would be imported, in the order of the source."""
     files = files_of(names)
     format_ = format_of(files, format_name, options)
+    refuse_options(format_, options)
     if not isinstance(format_, SourceFormat):
         raise UsageError("--preview does not apply to binary files of blktrace", "import them; they need no mapping")
     records = Records(format_, files[:1], options or ImportOptions())
@@ -100,9 +101,15 @@ def format_titles() -> dict[str, str]:
             ColumnMapping.name: ColumnMapping.title}
 
 
-def refuse_options(options: ImportOptions | None) -> None:
-    """Raise UsageError if an option was given that the blktrace decoder does not have."""
-    if options is not None and options != ImportOptions():
+def refuse_options(format_: SourceFormat | str, options: ImportOptions | None) -> None:
+    """Raise UsageError for an option that does not apply to the format."""
+    if options is None:
+        return
+    if isinstance(format_, SourceFormat):
+        if options.block_bytes is not None and not format_.has_block_size:
+            raise UsageError(f"--block-size does not apply to the format {format_.name}, which states its units",
+                             "leave it out; the preview has offsets and lengths in bytes: --preview")
+    elif options != ImportOptions():
         raise UsageError("--device, --max-rejected, --block-size, --columns, --skip-lines and --clock-resolution do "
                          "not apply to files of blktrace",
                          "name the files of the device instead: blkreel import sda.blktrace.* -o sda.parquet")

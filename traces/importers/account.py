@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from blkreel.common.units import format_count
+from blkreel.common.units import counted
 
 _EXAMPLE_BYTES = 80
 
@@ -92,7 +92,7 @@ class Account:
     def lines(self, tallies: dict[str, Tally], verb: str) -> list[str]:
         """One line for each reason, most records first."""
         ordered = sorted(tallies.items(), key=lambda item: -item[1].count)
-        return [f"{format_count(tally.count)} records {verb}: {reason}"
+        return [f"{counted(tally.count, 'record')} {verb}: {reason}"
                 + (f" (first: {tally.example})" if tally.example else "")
                 for reason, tally in ordered]
 

@@ -62,6 +62,7 @@ class ColumnMapping(SourceFormat):
     spec: str
     name = "columns"
     title = "any CSV or Parquet file, by --columns"
+    remedy = "check the columns, units and operations of --columns, as in op=type:0=read/1=write"
     stamped_at: str = field(init=False, default="issue")  # type: ignore[misc]
     _fields: dict[str, _Field] = field(init=False, default_factory=dict)
     _ops: dict[str, int] = field(init=False, default_factory=dict)

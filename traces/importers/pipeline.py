@@ -15,7 +15,7 @@ from blkreel import __version__
 from blkreel.common.errors import TraceError, UsageError, did_you_mean
 from blkreel.common.files.output_lock import spool_of
 from blkreel.common.files.safe_files import caller_of_sudo
-from blkreel.common.units import format_count, format_ns, format_share
+from blkreel.common.units import counted, format_count, format_ns, format_share
 from blkreel.traces.format.metadata_types import COARSE_CLOCK_NS
 from blkreel.traces.format.schema import (
     LENGTH_LIMIT_BYTES,
@@ -143,9 +143,9 @@ class Records:
         if account.rejected_records > self.options.max_rejected * account.records:
             share = account.rejected_records / account.records
             accept = f", or accept it: --max-rejected {_percent(share)}" if account.rows else ""
-            raise TraceError(f"{format_share(share)} of {format_count(account.records)} records of {files[0].name} are "
+            raise TraceError(f"{format_share(share)} of {counted(account.records, 'record')} of {files[0].name} are "
                              f"rejected, limit {self.options.max_rejected * 100:.4g} %: {reasons}",
-                             f"name the right format with --format{accept}")
+                             f"{self.format.remedy}{accept}")
         missing = [name for name in self.options.devices if name.encode() not in self.devices]
         if missing and account.records:
             names = [name.decode(errors="replace") for name in chain(self._others, self.devices)]
@@ -158,7 +158,7 @@ class Records:
                              "name a recording that has I/O")
         if self.last_ns - self.first_ns >= TIME_LIMIT_NS:
             raise TraceError(f"the times of {files[0].name} span 73 years or more",
-                             "a field is read in the wrong unit: name the right format with --format")
+                             f"a field is read in the wrong unit: {self.format.remedy}")
 
     def missing(self) -> list[str]:
         """Records that could not become rows, and lost events."""

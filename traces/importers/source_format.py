@@ -77,6 +77,8 @@ class SourceFormat(ABC):
     stamped_at: `issue`, or `completion` if the order of records is that of their completion.
     counts_back_steps: whether batches() counts the steps back of the clock, because rows have other times than records.
     assumed: units that the file does not state, where other programs write the same lines in others.
+    has_block_size: whether ImportOptions.block_bytes applies.
+    remedy: for records that are rejected.
     lacks: what the source never records, beyond the columns that it does not give: see metadata_types.py.
     """
 
@@ -87,6 +89,8 @@ class SourceFormat(ABC):
     stamped_at: ClassVar[str] = "issue"
     counts_back_steps: ClassVar[bool] = False
     assumed: ClassVar[str] = ""
+    has_block_size: ClassVar[bool] = False
+    remedy: ClassVar[str] = "name the right format with --format"
     lacks: ClassVar[tuple[str, ...]] = ()
 
     @abstractmethod

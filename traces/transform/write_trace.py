@@ -11,6 +11,7 @@ import pyarrow as pa
 
 from blkreel.common.errors import UsageError
 from blkreel.common.files.safe_files import caller_of_sudo
+from blkreel.common.units import counted
 from blkreel.traces.format.check import wrong_rows
 from blkreel.traces.format.metadata_types import wrong_metadata
 from blkreel.traces.format.reader import open_trace
@@ -39,7 +40,7 @@ def write_trace(path: str | Path, rows: Any, *, like: str | Path | None = None, 
     problem = next(((text, wrong) for text, wrong in problems if wrong.any()), None)
     if problem:
         text, wrong = problem
-        raise UsageError(f"{path}: {int(wrong.sum()):,} rows: {text} (first at row {int(np.argmax(wrong)):,})",
+        raise UsageError(f"{path}: {counted(int(wrong.sum()), 'row')}: {text} (first at row {int(np.argmax(wrong)):,})",
                          "docs/trace-format.md has the values that are valid")
     span = Span()
     span.add(columns)
@@ -105,12 +106,12 @@ def _complete(columns: dict[str, Any], labels: np.ndarray | None) -> dict[str, n
     think_ns = np.where(linked, typed["submit_ns"] - complete_ns[parent], 0)
     wrong = linked & ((typed["latency_ns"][parent] < 0) | (think_ns < 0))
     if "think_ns" not in columns and wrong.any():
-        raise UsageError(f"{int(wrong.sum()):,} rows: the I/O of waited_on has no completion before submit_ns "
+        raise UsageError(f"{counted(int(wrong.sum()), 'row')}: the I/O of waited_on has no completion before submit_ns "
                          f"(first at row {int(np.argmax(wrong)):,})", "drop waited_on to write no dependencies")
     if "think_ns" in columns:
         wrong |= linked & (think_ns != typed["think_ns"])
     if wrong.any():
-        raise UsageError(f"{int(wrong.sum()):,} rows: think_ns is not the time from the completion of waited_on to "
+        raise UsageError(f"{counted(int(wrong.sum()), 'row')}: think_ns is not the time from the completion of waited_on to "
                          f"submit_ns (first at row {int(np.argmax(wrong)):,})",
                          "drop the column think_ns to compute it, or waited_on to write no dependencies")
     rank = np.empty(count, np.int64)

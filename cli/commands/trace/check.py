@@ -12,6 +12,7 @@ from blkreel.common.console import notice
 from blkreel.common.errors import TraceError, UsageError
 from blkreel.common.files.json_file import print_json
 from blkreel.common.printable import printable
+from blkreel.common.units import counted
 from blkreel.traces.format.check import check
 from blkreel.traces.format.reader import how_to_repair, open_trace
 from blkreel.traces.transform.repair import repair
@@ -63,5 +64,5 @@ def command(trace: str, repairs: bool, output: Path | None, force: bool, public:
         return error.exit_code
     if not as_json:
         state = "valid, but not complete" if findings.warnings else "complete and valid"
-        print(f"{printable(opened.path)}: {findings.rows:,} rows, {state}")
+        print(f"{printable(opened.path)}: {counted(findings.rows, 'row')}, {state}")
     return NOT_TRUSTWORTHY if findings.warnings else 0

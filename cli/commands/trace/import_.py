@@ -11,7 +11,7 @@ from blkreel.cli.ui.trace_summary import show_trace, trace_document
 from blkreel.common.console import notice, print_table
 from blkreel.common.errors import UsageError
 from blkreel.common.files.json_file import print_json
-from blkreel.common.units import format_count, format_ns
+from blkreel.common.units import counted, format_count, format_ns
 from blkreel.traces.format.schema import OP_NAMES
 from blkreel.traces.importers import ImportOptions, Preview, format_titles, import_recording, preview_recording
 
@@ -90,14 +90,14 @@ def _account_lines(metadata: Mapping[str, Any]) -> Iterator[str]:
     if "records" not in ledger:
         return
     counts = [(verb, sum(tally["count"] for tally in ledger[verb].values())) for verb in ("rejected", "ignored")]
-    yield (f"  {format_count(ledger['records'])} records: {format_count(ledger['rows'])} rows, "
+    yield (f"  {counted(ledger['records'], 'record')}: {counted(ledger['rows'], 'row')}, "
            + ", ".join(f"{format_count(count)} {verb}" for verb, count in counts))
     for reason, tally in ledger["ignored"].items():
         first = f" (first: {tally['example']})" if tally["example"] else ""
         yield f"  ignored: {format_count(tally['count'])} {reason}{first}"
     if ledger["clock_back_steps"]:
         steps = ledger["clock_back_steps"]
-        yield (f"  {format_count(steps)} {'record' if steps == 1 else 'records'} out of order by up to "
+        yield (f"  {counted(steps, 'record')} out of order by up to "
                f"{format_ns(ledger['clock_back_largest_ns'])}, sorted by submit time")
     yield f"  the source lacks: {', '.join(metadata['source_lacks'])}"
 
@@ -113,7 +113,7 @@ def _show_preview(preview: Preview, as_json: bool) -> None:
         print_json({"version": 1, "format": preview.format, "preview": rows, "rejected": preview.rejected,
                     "ignored": preview.ignored})
         return
-    print(f"format {preview.format}, the first {len(rows)} rows:")
+    print(f"format {preview.format}, the first {counted(len(rows), 'row')}:")
     names = [name for name in _PREVIEW_COLUMNS if name in columns]
     print_table({_PREVIEW_COLUMNS[name]: "left" if name in ("op", "device") else "right" for name in names},
                 [[str(row[name]) for name in names] for row in rows])

@@ -162,7 +162,7 @@ def _add(total: Total, ios: int, moved_bytes: float) -> None:
 def _show(document: Mapping[str, Any], is_run: bool) -> None:
     console = Console()
     rows, layers = document["rows"], document.get("layers") or []
-    console.print(f"{printable(document['path'])}: {format_count(rows)} {'rows' if layers else 'I/Os'} over "
+    console.print(f"{printable(document['path'])}: {counted(rows, 'row' if layers else 'I/O')} over "
                   f"{format_ns(document['duration_ns'])}, {file_size(document['file_bytes'], rows)}",
                   highlight=False, soft_wrap=True, markup=False)
     for name, text in _facts(document, is_run):

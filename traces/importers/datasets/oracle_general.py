@@ -24,6 +24,7 @@ class OracleGeneral(SourceFormat):
     name = "oracle-general"
     title = "oracleGeneral of libCacheSim"
     resolution_ns = 1_000_000_000
+    has_block_size = True
     lacks = ("operation",)
 
     def likeness(self, head: bytes) -> float:

@@ -240,6 +240,7 @@ class Spc(TextFormat):
     name = "spc"
     title = "SPC-1 traces, as of UMass"
     resolution_ns = 1000
+    has_block_size = True
     pattern = LinePattern(r"\d+,\d+,\d+,[rwRW],\d+\.\d+(?:,.*)?")
     columns = (Column("asu", "int"), Column("lba", "int"), Column("size", "int"), Column("op", "text"),
                Column("time", "decimal", 9))
@@ -294,6 +295,7 @@ class TencentCbs(TextFormat):
     title = "Tencent cloud block storage"
     clock = "realtime"
     resolution_ns = 1_000_000_000
+    has_block_size = True
     pattern = LinePattern(r"\d{9,10},\d+,\d+,[01],\d+")
     columns = (Column("time", "int"), Column("sector", "int"), Column("sectors", "int"), Column("op", "int"),
                Column("volume", "int"))

@@ -14,6 +14,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from blkreel.common.errors import TraceError
+from blkreel.common.units import counted
 from blkreel.traces.format.schema import OPS, TIME_LIMIT_NS
 from blkreel.traces.importers.account import Account
 from blkreel.traces.importers.source_file import SourceFile, read_head
@@ -64,7 +65,7 @@ class _Clock:
         if count := self._account.back_steps:
             rule = "each without a delay after the record before, as fio replays them" if self._version == 3 \
                 else "at the latest time before, as fio replays them"
-            self._account.warn(f"{count:,} records have an earlier time than the record before: {rule}")
+            self._account.warn(f"{counted(count, 'record')} with an earlier time than the record before: {rule}")
 
 
 class _Iolog(SourceFormat):

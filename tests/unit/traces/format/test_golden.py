@@ -72,7 +72,7 @@ def test_a_file_of_version_1_reads_as_it_was_written(name, schema):
     assert trace.is_run == (name == "run-v1")
     # The golden file has think times without a dependency or a completion, which the format does not allow.
     assert check(trace).errors == [
-        "1 rows: think_ns without waited_on (first at row 1)",
+        "1 row: think_ns without waited_on (first at row 1)",
         "298 rows: think_ns is not submit_ns - the completion of waited_on (first at row 2)"]
     assert check(trace).warnings[0] == "2 events were lost while capturing"
 

@@ -145,7 +145,7 @@ def test_a_row_that_cannot_be_is_named(tmp_path, columns, problem):
     first = 0 if "submit_ns" in columns and columns["submit_ns"][0] < 0 else 1
     devices = {"devices": [{}]} if "device" in columns else {}
     assert _errors(tmp_path / "t.parquet", devices, **columns) == [
-        f"1 rows: {problem} (first at row {first})"]
+        f"1 row: {problem} (first at row {first})"]
 
 
 @pytest.mark.parametrize("columns", [
@@ -162,7 +162,7 @@ def test_a_row_at_the_limit_is_valid(tmp_path, columns):
 def test_an_operation_that_is_not_one_of_the_format_is_refused_by_every_command(blkreel, tmp_path, op):
     """Reports called it valid, `slice` wrote it to another trace, and `export` failed with an internal error."""
     path = new_trace(tmp_path / "t.parquet", op=[0, op, 1])
-    assert "invalid: 1 rows: unknown op (first at row 1)" in blkreel("check", path, check=False).stderr
+    assert "invalid: 1 row: unknown op (first at row 1)" in blkreel("check", path, check=False).stderr
     for words in (["report"], ["info"], ["slice", "--to", "1s", "-o", tmp_path / "s.parquet"],
                   ["export", "--format", "iolog3", "-o", tmp_path / "t.iolog"], ["model", "-o", tmp_path / "m.json"],
                   ["replay", "--on", "nil:nvme-mid", "-o", tmp_path / "run"]):
@@ -173,7 +173,7 @@ def test_an_operation_that_is_not_one_of_the_format_is_refused_by_every_command(
 def test_an_extent_past_the_end_of_its_device_is_named_without_a_sum_that_wraps(tmp_path):
     metadata = {"devices": [{"name": "x", "size_bytes": 8192}]}
     errors = _errors(tmp_path / "t.parquet", metadata, offset_bytes=[0, 2**62 - 4096])
-    assert errors == ["1 rows: reaches past the end of its device (first at row 1)"]
+    assert errors == ["1 row: reaches past the end of its device (first at row 1)"]
 
 
 def test_a_number_of_lost_events_that_is_unknown_is_a_warning(tmp_path):

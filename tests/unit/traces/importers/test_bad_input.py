@@ -7,6 +7,7 @@ import lzma
 import re
 import tarfile
 import zipfile
+from dataclasses import replace
 
 import pyarrow as pa
 import pytest
@@ -24,7 +25,7 @@ from blkreel.traces.importers.pipeline import Records
 from blkreel.traces.importers.source_file import HEAD_BYTES, SourceFile, read_head
 
 BY_NAME = {format_.name: format_ for format_ in FORMATS}
-LENIENT = ImportOptions(max_rejected=1.0, block_bytes=512)
+LENIENT = ImportOptions(max_rejected=1.0)
 COMPRESSIONS = [gzip.compress, bz2.compress, lzma.compress, pa.Codec("zstd").compress]
 NUMBER = re.compile(r"(?<![\w.])\d+(\.\d+)?(?![\w.])")
 by_format = pytest.mark.parametrize("name", sorted(RECORDINGS))
@@ -34,12 +35,18 @@ by_text = pytest.mark.parametrize("name", TEXTS)
 by_kind_of_text = pytest.mark.parametrize("name", TEXTS if is_fuzzing() else ["blkparse", "msr", "wpa"])
 
 
+def block_size(name):
+    """The option that some formats need."""
+    return {"block_bytes": 512} if name and BY_NAME[name].has_block_size else {}
+
+
 def imported(tmp_path, name, data, options=LENIENT):
     """Import bytes: (frame, ledger), or None if they are refused. Checks what holds in either case."""
     source, output = tmp_path / "recording", tmp_path / "t.parquet"
     source.write_bytes(data)
     try:
-        result = import_recording([source], output, force=True, format_name=name, options=options)
+        result = import_recording([source], output, force=True, format_name=name,
+                                  options=replace(options, **block_size(name)))
     except BlkreelError as error:
         assert not output.exists() and not list(tmp_path.glob(".*"))
         assert str(error) and "bug" not in str(error)
@@ -57,7 +64,7 @@ def imported(tmp_path, name, data, options=LENIENT):
 def converted(tmp_path, name, data):
     """Convert bytes to columns without a trace, which takes longer: (rows, account), or None if they are refused."""
     (tmp_path / "recording").write_bytes(data)
-    records = Records(BY_NAME[name], [tmp_path / "recording"], LENIENT)
+    records = Records(BY_NAME[name], [tmp_path / "recording"], replace(LENIENT, **block_size(name)))
     try:
         parts = list(records.columns())
         records.check(records.files)
@@ -80,7 +87,7 @@ def test_each_format_has_a_recording():
 
 @by_format
 def test_the_format_is_recognized_by_content(run, name):
-    _, result = run(RECORDINGS[name], block_bytes=512)
+    _, result = run(RECORDINGS[name], **block_size(name))
     assert result.metadata["source_format"] == name and result.missing == []
 
 
@@ -94,8 +101,8 @@ def test_a_blank_behind_the_last_field_is_none(run, name):
 @by_text
 def test_blank_lines_before_the_first_are_none(run, name):
     """A header behind one was a rejected record, or not found."""
-    plain, expected = run(RECORDINGS[name], block_bytes=512)
-    frame, result = run(b"\n \r\n" + RECORDINGS[name], block_bytes=512)
+    plain, expected = run(RECORDINGS[name], **block_size(name))
+    frame, result = run(b"\n \r\n" + RECORDINGS[name], **block_size(name))
     assert frame.equals(plain) and result.metadata["ledger"]["rejected"] == expected.metadata["ledger"]["rejected"]
 
 
@@ -340,7 +347,7 @@ def test_a_gigantic_field_is_one_rejected_record(tmp_path, name):
 def test_another_delimiter_is_refused(tmp_path, name):
     lines = RECORDINGS[name].splitlines()
     delimiter = max(b", ", b"; ", b"  ", key=lambda pair: lines[-1].count(pair[:1]))[:1]
-    assert_refused(tmp_path, RECORDINGS[name].replace(delimiter, b"|"), name=name, block_bytes=512)
+    assert_refused(tmp_path, RECORDINGS[name].replace(delimiter, b"|"), name=name, **block_size(name))
 
 
 def test_a_file_that_grows_is_read_up_to_its_first_length(tmp_path):

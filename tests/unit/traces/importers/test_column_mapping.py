@@ -195,5 +195,6 @@ def test_a_name_of_two_columns_is_refused(run, kind):
      "100 % of 50 records.*the operation is unknown .first: .*row 1"),
     (content_of(FRAME, "parquet")[:-100], "is truncated")], ids=["no operation", "cut"])
 def test_a_parquet_file_that_cannot_be_imported(run, content, message):
-    with pytest.raises(TraceError, match=message):
+    with pytest.raises(TraceError, match=message) as caught:
         run(content, columns=SPEC)
+    assert "--format" not in (caught.value.remedy or ""), "which --columns excludes"

@@ -180,6 +180,8 @@ def test_blocks_of_a_size_that_is_not_stated_need_the_option(run):
     for name in ("spc", "oracle-general"):
         with pytest.raises(UsageError, match="--block-size 512"):
             run(RECORDINGS[name])
+    with pytest.raises(UsageError, match="--block-size does not apply to the format mqsim"):
+        run(RECORDINGS["mqsim"], block_bytes=4096)
     rows, _ = run(RECORDINGS["spc"], block_bytes=4096)
     expected = [int(line.split(",")[1]) * 4096 for line in RECORDINGS["spc"].decode().splitlines()]
     assert rows.offset_bytes.tolist() == expected

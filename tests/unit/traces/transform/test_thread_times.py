@@ -76,5 +76,5 @@ def test_no_thread_of_another_boot_gets_the_number_of_one_that_only_has_an_event
     ("used_ns", -3, "-2"),
     *((column, -2, "-1") for column in ("used_by", "woken_by", "woken_ns", "used_think_ns", *OF_THREADS, *OF_EVENTS))])
 def test_a_value_below_the_least_is_an_error(trace, column, value, least):
-    with pytest.raises(UsageError, match=f"1 rows: {column} below {least}"):
+    with pytest.raises(UsageError, match=f"1 row: {column} below {least}"):
         trace("a", **{column: [0, value, 0, 0]})

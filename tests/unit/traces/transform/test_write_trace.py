@@ -90,9 +90,9 @@ def test_records_of_a_run_become_a_trace(tmp_path, blkreel):
 
 @pytest.mark.parametrize("change, text", [
     ({"op": ["read", "read", "erase", "read"]}, "unknown op: 'erase'; operations: read, write"),
-    ({"op": [0, 0, 99, 0]}, "1 rows: unknown op"),
-    ({"think_ns": [0, 50, 1, 650]}, r"1 rows: think_ns is not .* \(first at row 2\); drop the column think_ns"),
-    ({"latency_ns": [50, 900, 70, 80]}, r"1 rows: the I/O of waited_on has no completion .* \(first at row 2\)"),
+    ({"op": [0, 0, 99, 0]}, "1 row: unknown op"),
+    ({"think_ns": [0, 50, 1, 650]}, r"1 row: think_ns is not .* \(first at row 2\); drop the column think_ns"),
+    ({"latency_ns": [50, 900, 70, 80]}, r"1 row: the I/O of waited_on has no completion .* \(first at row 2\)"),
     ({"offset_bytes": [0, -1, 0, 0]}, "negative offset or length"),
     ({"offset_bytes": [0, 0.5, 0, 0]}, "column offset_bytes has values that are not int64"),
     ({"offset_bytes": [0, np.nan, 0, 0]}, "column offset_bytes has values that are not int64"),
