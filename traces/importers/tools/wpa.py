@@ -24,8 +24,8 @@ _SECONDS_PLACES = {"s": 9, "ms": 6, "us": 3, "µs": 3, "ns": 0}
 _TITLES = {"op": "io type", "submit": "init time", "complete": "complete time", "begin": "min offset",
            "end": "max offset", "size": "size", "disk": "disk", "process": "process", "count": "count"}
 _ADD_COLUMNS = "add the column to the table Disk Usage of the Windows Performance Analyzer, and export it again"
-# Of numbers in French and Swiss exports: no-break spaces and a quotation mark, as UTF-8.
-_GROUPING = re.compile(rb"(?<=\d)(?:\xe2\x80\xaf|\xc2\xa0|\xe2\x80\x99)(?=\d{3})")
+# Of numbers in French and Swiss exports: no-break spaces and a quotation mark, as UTF-8 and as Windows-1252.
+_GROUPING = re.compile(rb"(?<=\d)(?:\xe2\x80\xaf|\xc2\xa0|\xe2\x80\x99|\xa0|\x92)(?=\d{3})")
 
 
 class Wpa(SourceFormat):
@@ -136,7 +136,7 @@ class _Table:
 
 
 def _with_plain_grouping(block: bytes) -> bytes:
-    return _GROUPING.sub(b"'", block) if b"\xe2\x80" in block or b"\xc2\xa0" in block else block
+    return block if block.isascii() else _GROUPING.sub(b"'", block)
 
 
 def _split(line: bytes) -> tuple[list[bytes], bytes]:

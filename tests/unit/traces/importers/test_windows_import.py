@@ -29,6 +29,17 @@ def test_every_locale_gives_the_same_rows(run, separator, point, grouping):
     assert [names[tid] for tid in ios.tid] == ["System" if io[0] % 2 else "SearchHost.exe <CortanaUI>" for io in IOS]
 
 
+def test_groups_of_two_digits_and_single_bytes_are_read(run):
+    """Of Indian locales, as in 12,28,800, and of Windows-1252: all I/Os from 100,000 or 1,000 bytes on were rejected."""
+    indian = re.sub(rb'"(\d),(\d)(\d\d),(\d{3})"', rb'"\1\2,\3,\4"', wpa(IOS, ",", ".", ","))
+    indian = re.sub(rb'"(\d)(\d\d),(\d{3})"', rb'"\1,\2,\3"', indian)
+    assert b'"12,28,800"' in indian
+    for data in (indian, wpa(IOS, ";", ",", "\u00a0").decode().encode("cp1252")):
+        frame, result = run(data)
+        assert rows_of(frame[frame.op != OPS["flush"]]) == expected_rows(IOS)
+        assert not result.metadata["ledger"]["rejected"]
+
+
 def test_a_flush_has_no_extent(run):
     frame, _ = run(wpa(IOS))
     flush = frame[frame.op == OPS["flush"]]

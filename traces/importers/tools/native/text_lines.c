@@ -11,6 +11,7 @@
 #define MOST_UNGROUPED_DIGITS 18
 #define MOST_GROUPS 7
 #define GROUP_DIGITS 3
+#define INDIAN_GROUP_DIGITS 2
 #define LIMIT_VALUE (1ull << 62)
 
 __extension__ typedef unsigned __int128 uint128;
@@ -166,14 +167,28 @@ static bool read_hexadecimal(const uint8_t *text, int64_t start, int64_t end, ui
 	return true;
 }
 
-/* From the last group on, since only the first one may have another number of digits. */
+static bool has_separator_at(const uint8_t *text, int64_t start, int64_t at)
+{
+	return at > start && memchr(".,' ", text[at], 4);
+}
+
+/*
+ * From the last group on, since only the first one may have another number of digits. In Indian locales all but the
+ * last have two, as in 12,34,567.
+ */
 static bool read_grouped_integer(const uint8_t *text, int64_t start, int64_t end, uint64_t *value)
 {
 	uint64_t number = 0, scale = 1, part;
+	int digits = GROUP_DIGITS;
 
 	for (int group = 0; group < MOST_GROUPS; group++) {
-		int64_t at = end - GROUP_DIGITS - 1;
-		bool has_separator = at > start && memchr(".,' ", text[at], 4);
+		int64_t at;
+		bool has_separator;
+
+		if (group == 1 && !has_separator_at(text, start, end - GROUP_DIGITS - 1))
+			digits = INDIAN_GROUP_DIGITS;
+		at = end - digits - 1;
+		has_separator = has_separator_at(text, start, at);
 
 		if (!has_separator && end - start > MOST_UNGROUPED_DIGITS)
 			return false;
@@ -185,7 +200,7 @@ static bool read_grouped_integer(const uint8_t *text, int64_t start, int64_t end
 			return true;
 		}
 		end = at;
-		scale *= 1000;
+		scale *= digits == GROUP_DIGITS ? 1000 : 100;
 	}
 	return false;
 }
