@@ -45,6 +45,7 @@ _SECTOR_BYTES = 512
 # to 9 characters by the kernel, most with PREEMPT_RT. Times are in seconds, or in ns without a point.
 _LINE = re.compile(rb"\s*\S.*[\s-]\d+(/\d+)?\s+(\([ \d-]+\)\s+)?(\[\d+\]\s+(\S{4,12}\s+)?|\d+[^\s\d]\S{3,11}\s+)"
                    rb"(\d+\.\d{6,9}|\d+):\s+[\w:]+:.*")
+_EVENT_NAME = re.compile(rb"\bblock_(rq|bio|io)_[a-z]+: ")
 _SAMPLE_LINES = 20
 # Times of `perf script --deltatime` begin near 0, and as many are shorter as are longer than the one before.
 _EARLY_NS, _MOST_BACK_STEPS = 1_000_000_000, 0.2
@@ -80,6 +81,11 @@ class Ftrace(SourceFormat):
             return float(head.startswith(b"# tracer: "))
         sample = lines[first:first + _SAMPLE_LINES]
         return sum(_LINE.fullmatch(line) is not None for line in sample) / len(sample)
+
+    def near_miss(self, head: bytes) -> str:
+        lines = text_lines_of(head)
+        return "with other fields than those of perf record -a and perf script" \
+            if sum(_EVENT_NAME.search(line) is not None for line in lines) * 2 > len(lines) else ""
 
     def batches(self, source: SourceFile, account: Account, options: ImportOptions) -> Iterator[Batch]:
         actions: set[int] = set()

@@ -234,6 +234,10 @@ def test_missing_events_are_named(run, tmp_path):
     frame, result = run(event(1, "block_rq_issue", "8,0 R 8192 () 80 + 16 [fio]"))
     assert frame.latency_ns.tolist() == [-1]
     assert any("no block_rq_complete" in text for text in result.metadata["import_warnings"])
+    # Without -a, perf records no CPU.
+    with pytest.raises(TraceError) as caught:
+        run("dd 812 10.5: block:block_rq_issue: 8,0 R 4096 () 80 + 8 [dd]\n" * 3)
+    assert "closest: ftrace with other fields than those of perf record -a" in caught.value.remedy
 
 
 @pytest.mark.parametrize(("text", "count"), [
