@@ -14,9 +14,9 @@ from blkreel.traces.format.schema import OPS
 
 from .streams import Background
 
-# A write completes after it was due: bytes completed in a span of time are compared with those due in a span that is
-# earlier by this share of it, at most by this time or the lead.
-_GRACE_SHARE, _MOST_GRACE_NS = 0.1, 10**9
+# A write completes after it was due, and a burst due just before the end is not done by then: bytes completed are
+# compared with those due at several times up to this share of the foreground's time, at most this time, before its end.
+_GRACE_SHARE, _MOST_GRACE_NS, _GRACE_TIMES = 0.1, 10**9, 9
 
 
 class BackgroundTotals:
@@ -29,11 +29,12 @@ class BackgroundTotals:
     def __init__(self, background: Background, begin_ns: int):
         self._background, self._begin_ns = background, begin_ns
         self._op = OPS["write" if background.writes else "read"]
-        self._ios = self._bytes = self._bytes_during = 0
+        self._ios = self._bytes = self._bytes_before = 0  # bytes_before: completed before those in _waiting
         self._sha256 = background.sha256()
         self._latency = Histogram()
         self._outstanding = OutstandingTime()
-        self._waiting: list[tuple[np.ndarray, np.ndarray]] = []  # (completion, bytes) beyond the end so far
+        # (completion, bytes) of the last time before the end so far, and beyond it
+        self._waiting: list[tuple[np.ndarray, np.ndarray]] = []
 
     def add(self, rows: Batch) -> None:
         rows = {name: rows[name] for name in ("stream", "op", "submit_ns", "complete_ns", "length_bytes")}
@@ -56,26 +57,35 @@ class BackgroundTotals:
         """The foreground has run until end_ns so far."""
         left = []
         for complete_ns, length in self._waiting:
-            inside = complete_ns < end_ns
-            self._bytes_during += int(length[inside].sum())
-            if not inside.all():
-                left.append((complete_ns[~inside], length[~inside]))
+            early = complete_ns < end_ns - _MOST_GRACE_NS
+            self._bytes_before += int(length[early].sum())
+            if not early.all():
+                left.append((complete_ns[~early], length[~early]))
         self._waiting = left
+
+    def _bytes_until(self, end_ns: int) -> int:
+        """Completed since the foreground's start. end_ns: at most _MOST_GRACE_NS before the end so far."""
+        return self._bytes_before + sum(int(length[complete_ns < end_ns].sum())
+                                        for complete_ns, length in self._waiting)
+
+    def _reached_share(self, end_ns: int) -> float | None:
+        grace_ns = min(round((end_ns - self._begin_ns) * _GRACE_SHARE), _MOST_GRACE_NS)
+        ends_ns = np.linspace(end_ns - grace_ns, end_ns, _GRACE_TIMES).astype(np.int64)
+        due_bytes = self._background.due_bytes(self._begin_ns, ends_ns)
+        if not due_bytes[0]:
+            return None
+        return min(1.0, max(self._bytes_until(end_ns) / due for end_ns, due in
+                            zip(ends_ns.tolist(), due_bytes.tolist(), strict=True)))
 
     def account(self, end_ns: int, lead_ns: int, *, is_final: bool) -> metadata_types.Background:
         """is_final: False of a run that goes on, without the share reached, which reads the plan again."""
         background, duration_ns = self._background, max(0, end_ns - self._begin_ns)
-        reached_share = None
-        if is_final and duration_ns:
-            grace_ns = min(round(duration_ns * _GRACE_SHARE), _MOST_GRACE_NS, lead_ns)
-            due_bytes = background.due_bytes(self._begin_ns - grace_ns, end_ns - grace_ns)
-            reached_share = min(1.0, self._bytes_during / due_bytes) if due_bytes else None
         return metadata_types.Background(
             stream=background.number, spec=background.spec.text, words=background.words(), sha256=self._sha256,
             part={"start_bytes": background.part.start_bytes, "size_bytes": background.part.size_bytes},
             asked_bytes_s=background.asked_bytes_s, ios=self._ios, bytes=self._bytes,
-            reached_bytes_s=self._bytes_during * 10**9 / duration_ns if duration_ns else None,
-            reached_share=reached_share,
+            reached_bytes_s=self._bytes_until(end_ns) * 10**9 / duration_ns if duration_ns else None,
+            reached_share=self._reached_share(end_ns) if is_final and duration_ns else None,
             outstanding_share=self._outstanding.until(end_ns) / duration_ns if duration_ns else None,
             latency_p50_ns=self._latency.percentile_ns(500), latency_p99_ns=self._latency.percentile_ns(990),
             phase=background.phase, period_ns=background.period_ns, lead_ns=lead_ns)

@@ -78,13 +78,14 @@ class Background(ABC):
     def lane(self, thread: int) -> Lane:
         return Lane(self.batches(), self.depth, thread, background=True)
 
-    def due_bytes(self, begin_ns: int, end_ns: int) -> int:
-        """Bytes of those that asked_bytes_s counts that are due from begin_ns to end_ns."""
-        op, due_bytes = OPS["write" if self.writes else "read"], 0
+    def due_bytes(self, begin_ns: int, ends_ns: np.ndarray) -> np.ndarray:
+        """Bytes of those that asked_bytes_s counts that are due from begin_ns to each of ends_ns, which ascend."""
+        op, due_bytes = OPS["write" if self.writes else "read"], np.zeros(len(ends_ns), np.int64)
         for batch in self.batches():
-            inside = (batch["due_ns"] >= begin_ns) & (batch["due_ns"] < end_ns) & (batch["op"] == op)
-            due_bytes += int(batch["length_bytes"][inside].sum())
-            if batch["due_ns"][-1] >= end_ns:
+            counted = (batch["due_ns"] >= begin_ns) & (batch["op"] == op)
+            until = np.concatenate([[0], np.cumsum(batch["length_bytes"][counted])])
+            due_bytes += until[np.searchsorted(batch["due_ns"][counted], ends_ns)]
+            if batch["due_ns"][-1] >= ends_ns[-1]:
                 break
         return due_bytes
 

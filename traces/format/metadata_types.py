@@ -381,8 +381,8 @@ class Background:
 
     asked_bytes_s: mean rate of its writes, of its reads if it writes nothing. ios: completed in all, bytes: written in
     all, with the lead. sha256: of its trace.
-    reached_bytes_s: bytes completed during the foreground / its time. reached_share: these bytes /
-    the bytes due in that time, moved a little earlier; at most 1, None if none was due. outstanding_share: share of the
+    reached_bytes_s: bytes completed during the foreground / its time. reached_share: the bytes
+    completed / those due since its start, the most over its last tenth; at most 1, None if none was due before. outstanding_share: share of the
     foreground's time with a write outstanding. phase: of its period at which it started; period_ns: None for an even
     rate.
     """

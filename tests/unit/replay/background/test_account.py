@@ -23,21 +23,21 @@ def batch(rows):
 
 
 @pytest.mark.parametrize("batch_rows", [1, len(ROWS)])
-@pytest.mark.parametrize(("lead_ns", "earlier_ns"), [(S, 100 * MS), (20 * MS, 20 * MS)])
-def test_what_counts_is_what_completed_while_the_foreground_ran(batch_rows, lead_ns, earlier_ns):
+def test_what_counts_is_what_completed_while_the_foreground_ran(batch_rows):
     """One write is in flight at the begin and one at the end, one failed, and one is of another stream."""
     spans = []
     background = SimpleNamespace(
         number=1, writes=True, sha256=lambda: None, spec=SimpleNamespace(text="a"), words=lambda: "a", part=Part(0, 1),
-        asked_bytes_s=1.0, phase=0.0, period_ns=None, due_bytes=lambda *span: spans.append(span) or 220)
-    backgrounds = Backgrounds([background], S, lead_ns)
+        asked_bytes_s=1.0, phase=0.0, period_ns=None,
+        due_bytes=lambda begin_ns, ends_ns: spans.append((begin_ns, ends_ns[0], ends_ns[-1])) or 220 + ends_ns * 0)
+    backgrounds = Backgrounds([background], S, S)
     for begin in range(0, len(ROWS), batch_rows):
         backgrounds.add(batch(ROWS[begin:begin + batch_rows]), {"complete_ns": np.array([1600 * MS])})
     backgrounds.add(None, {"complete_ns": np.array([2 * S])})
     (running,) = backgrounds.account(is_final=False)
     assert running["reached_share"] is None and not spans
     (account,) = backgrounds.account(is_final=True)
-    assert spans == [(S - earlier_ns, 2 * S - earlier_ns)]
+    assert spans == [(S, 1900 * MS, 2 * S)]
     assert (account["ios"], account["bytes"]) == (5, 1111)
     assert (account["reached_bytes_s"], account["reached_share"]) == (110, 0.5)
     assert account["outstanding_share"] == (100 + 250 + 100) / 1000

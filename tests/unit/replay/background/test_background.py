@@ -203,6 +203,14 @@ def test_the_rate_of_bursts_is_that_of_the_bytes_due_beside_the_load(load, tmp_p
     assert written["asked_bytes_s"] == 10**7 and "of 8 MB/s that were due" in slow, "one burst of 8 MB in this second"
 
 
+def test_bursts_that_the_drive_writes_at_once_reach_their_rate_at_each_phase(load, tmp_path):
+    """A burst may end just before the reads begin, or begin just before they end: neither is a slow background."""
+    plan = beside(load, ["writes=8MB/400ms"])
+    for number in range(10):
+        account, _, _ = replayed(tmp_path, plan.at_phase(number / 10), f"phase-{number}")
+        assert account["background"][0]["reached_share"] == 1, number
+
+
 def test_a_background_with_nothing_due_beside_the_load_is_no_background(load, tmp_path):
     account, foreground, background = replayed(tmp_path, beside(load, ["writes=500KB/s"], SLOW_WRITES))
     end_ns = (foreground["submit_ns"] + foreground["latency_ns"]).max()
