@@ -28,7 +28,7 @@ class BackgroundTotals:
 
     def __init__(self, background: Background, begin_ns: int):
         self._background, self._begin_ns = background, begin_ns
-        self._op = OPS["write" if background.writes else "read"]
+        self._op = OPS[background.counted_op]
         self._ios = self._bytes = self._bytes_before = 0  # bytes_before: completed before those in _waiting
         self._sha256 = background.sha256()
         self._latency = Histogram()

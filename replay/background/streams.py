@@ -19,6 +19,7 @@ from blkreel.traces.format.schema import FLAGS, OPS
 from .spec import BackgroundSpec
 
 ROLE = FLAGS["role_background"]
+_LEAST_WRITTEN = 0.01  # of the bytes read: a trace that writes less is a reader
 
 
 @dataclass(frozen=True)
@@ -33,7 +34,7 @@ class Background(ABC):
     @property
     @abstractmethod
     def asked_bytes_s(self) -> float:
-        """Mean rate of its writes, of its reads if it writes nothing."""
+        """Mean rate of its I/Os of counted_op."""
 
     @property
     @abstractmethod
@@ -43,6 +44,11 @@ class Background(ABC):
     @property
     @abstractmethod
     def writes(self) -> bool: ...
+
+    @property
+    def counted_op(self) -> str:
+        """Its rate is that of these I/Os: `write`, or `read` of a trace that hardly writes."""
+        return "write"
 
     @property
     @abstractmethod
@@ -80,7 +86,7 @@ class Background(ABC):
 
     def due_bytes(self, begin_ns: int, ends_ns: np.ndarray) -> np.ndarray:
         """Bytes of those that asked_bytes_s counts that are due from begin_ns to each of ends_ns, which ascend."""
-        op, due_bytes = OPS["write" if self.writes else "read"], np.zeros(len(ends_ns), np.int64)
+        op, due_bytes = OPS[self.counted_op], np.zeros(len(ends_ns), np.int64)
         for batch in self.batches():
             counted = (batch["due_ns"] >= begin_ns) & (batch["op"] == op)
             until = np.concatenate([[0], np.cumsum(batch["length_bytes"][counted])])
@@ -144,6 +150,12 @@ class LoopedTrace(Background):
         return self.plan.drives[0].survey.bytes.get("write", 0) > 0
 
     @property
+    def counted_op(self) -> str:
+        moved = self.plan.drives[0].survey.bytes
+        written_bytes, read_bytes = moved.get("write", 0), moved.get("read", 0)
+        return "write" if written_bytes and written_bytes >= _LEAST_WRITTEN * read_bytes else "read"
+
+    @property
     def depth(self) -> int:
         return MAX_DEPTH
 
@@ -156,8 +168,7 @@ class LoopedTrace(Background):
 
     @property
     def _moved_bytes(self) -> int:
-        moved = self.plan.drives[0].survey.bytes
-        return moved.get("write", 0) or moved.get("read", 0)
+        return self.plan.drives[0].survey.bytes.get(self.counted_op, 0)
 
     @property
     def _recorded_ns(self) -> int:

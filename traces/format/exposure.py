@@ -87,7 +87,8 @@ class Exposure:
         if share is None:
             return "no reads: no slowdown by writes"
         if share < LEAST_BESIDE:
-            return f"writes beside {percent(share)} of the reads: no slowdown can be measured; {_ADVICE}"
+            advice = "use a background that writes more" if is_looped else _ADVICE
+            return f"writes beside {percent(share)} of the reads: no slowdown can be measured; {advice}"
         if not is_looped and self.ended_early:
             return (f"the writes ended after {format_ns(max(0, self.written_until_ns or 0))} of "
                     f"{format_ns(self.reads_ns)} of reads: the slowdown would be too small; {_ADVICE}")

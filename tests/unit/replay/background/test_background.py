@@ -161,6 +161,16 @@ def test_a_recorded_background_is_repeated_without_a_seam(load, trace, tmp_path)
     assert account["background"][0]["reached_share"] == 1, "of the writes; the reads do not count"
 
 
+def test_the_rate_of_a_recording_that_hardly_writes_is_that_of_its_reads(load, trace, tmp_path):
+    """A program that loads 4 GB writes a log: its rate is not that of the log."""
+    trace("other", submit_ns=np.arange(100) * MS, op=[WRITE] + [READ] * 99, offset_bytes=np.arange(100) * MIB // 8,
+          length_bytes=[512] + [65536] * 99)
+    plan = beside(load, [str(tmp_path / "other.parquet")])
+    account, _, _ = replayed(tmp_path, plan)
+    (other,) = account["background"]
+    assert other["words"].endswith("at 64.9 MB/s") and other["reached_share"] == 1 and plan.drives[0].background_writes
+
+
 def test_a_rate_of_a_recording_scales_its_times(load, trace, tmp_path):
     trace("copy", submit_ns=np.arange(10) * 5 * MS, op=WRITE, length_bytes=65536, latency_ns=US)
     _, _, background = replayed(tmp_path, beside(load, [f"{tmp_path}/copy.parquet,rate=6553600B/s"]))

@@ -128,6 +128,8 @@ def test_a_sum_of_products_is_exact_beyond_int64(left, right):
      "the writes ended after 8.90 s of 10.0 s of reads: the slowdown would be too small; use --background")])
 def test_the_limits_of_a_slowdown_that_can_be_stated(sums, why):
     assert Exposure(**sums).why_withheld() == why
+    if "beside 5 %" in why:
+        assert Exposure(**sums).why_withheld(is_looped=True).endswith("; use a background that writes more")
 
 
 def test_a_share_below_a_limit_does_not_read_as_the_limit():
