@@ -4,6 +4,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
+from blkreel.analysis.metrics.definitions.headline import SLOWDOWN_BY_WRITES
 from blkreel.analysis.report.beside import beside_sentence
 from blkreel.analysis.report.columns import exposure_words, headline_of
 from blkreel.common.console import Detail
@@ -11,7 +12,7 @@ from blkreel.common.files.json_file import print_json
 from blkreel.common.files.typed_document import record
 from blkreel.common.printable import printable
 from blkreel.common.text_table import shortened, wrapped
-from blkreel.common.units import counted, format_bytes, format_change, format_count, format_ns, format_share
+from blkreel.common.units import counted, digits, format_bytes, format_change, format_count, format_ns, format_share
 from blkreel.common.verdict import judged
 from blkreel.replay.background.plan import PlanBeside
 from blkreel.replay.drive import state as drive_state
@@ -121,8 +122,8 @@ def _show_drive(drive: Mapping[str, Any]) -> None:
 
 
 def summary_lines(document: Mapping[str, Any], detail: Detail, width: int) -> list[str]:
-    """A run or trace from its report document: size, leading metrics, exposure to writes, lateness, verdict. At most
-    eight lines without causes and reasons: of metrics, exposure and lateness as much as fits one line each."""
+    """A run or trace from its report document: size, leading metrics, exposure to writes, lateness, verdict. Of metrics
+    and lateness as much as fits one line each."""
     entry = document["entry"]
     run, total = entry["runs"][0], entry["figures"]["all"]
     stored, account = run["run"], Run.of(run)
@@ -142,7 +143,8 @@ def summary_lines(document: Mapping[str, Any], detail: Detail, width: int) -> li
     lines += _in_one_line("  ", metric_words(entry), width)
     lines += _in_one_line("  ", [words] if (words := exposure_words(entry)) else [], width)
     lines += _in_one_line("  ", [limit] if (limit := entry.get("provider_limit")) else [], width)
-    lines += [shortened(f"  {line}", width) for line in _background_lines(account)]
+    for line in _background_lines(account):
+        lines += wrapped(f"  {line}", width)
     lines += _in_one_line("  ", _lateness_words(account, entry), width)
     if detail.verbose and stored:
         lines += [f"  {line}" for line in _cause_lines(stored, account)]
@@ -161,7 +163,9 @@ def repetition_lines(document: Mapping[str, Any], detail: Detail, width: int) ->
         return summary_lines(document, detail, width)
     entry = document["entry"]
     words = [beside] if (beside := beside_sentence(entry)) else metric_words(entry)
-    return [*_in_one_line(f"{entry['runs'][0]['path']}: ", words, width),
+    run = Run.of(entry["runs"][0])
+    why = exposure_words(entry) if run.baseline and entry["headline"][SLOWDOWN_BY_WRITES.key]["value"] is None else ""
+    return [*_in_one_line(f"{entry['runs'][0]['path']}: ", words, width), *wrapped(f"  {why}", width),
             *(f"  {line}" for line in verdict_lines(_of_one_run(entry["verdict"]), detail, width - 2))]
 
 
@@ -191,8 +195,7 @@ def _background_lines(run: Run) -> Iterator[str]:
     for background in run.background:
         if background.reached_bytes_s is None:
             continue
-        reached, asked = (format_count(round(rate / 1e6)) for rate in (
-            background.reached_bytes_s, background.asked_bytes_s))
+        reached, asked = (digits(rate / 1e6) for rate in (background.reached_bytes_s, background.asked_bytes_s))
         p99_ns, outstanding = background.latency_p99_ns, background.outstanding_share
         yield (f"{background.words}: {reached} of {asked} MB/s"
                + (f", p99 {format_ns(p99_ns)}" if p99_ns is not None else "")
@@ -214,14 +217,14 @@ def _lateness_words(run: Run, entry: Mapping[str, Any]) -> list[str]:
 
 
 def _in_one_line(start: str, parts: Sequence[str], width: int) -> list[str]:
-    """The first parts that fit, joined by commas; no line without parts."""
+    """The first parts that fit, joined by commas; no line without parts. A first part that is longer is wrapped."""
     line = start
     for index, part in enumerate(parts):
         longer = f"{line}{', ' if index else ''}{part}"
         if index and len(longer) > width:
             break
         line = longer
-    return [line] if parts else []
+    return wrapped(line, width) if parts else []
 
 
 def _cause_lines(account: Mapping[str, Any], run: Run) -> Iterator[str]:

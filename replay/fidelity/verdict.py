@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any, cast
 
 from blkreel.common import emulated
-from blkreel.common.units import binary_size, counted, format_bytes, format_change, format_ns
+from blkreel.common.units import binary_size, counted, digits, format_bytes, format_change, format_ns
 from blkreel.common.verdict import (
     ASLEEP_LIMIT,
     BACKGROUND_LIMIT,
@@ -181,7 +181,7 @@ def _qualified(run: Run) -> Iterator[Reason]:
             due_bytes_s = reached_bytes_s / share if share else background.asked_bytes_s
             yield reason("background_slow", "qualified",
                          f"background {background.spec} reached {_share(round(share, 3))} of its rate, "
-                         f"{reached_bytes_s / 1e6:,.0f} of {due_bytes_s / 1e6:,.0f} MB/s that were due (limit "
+                         f"{digits(reached_bytes_s / 1e6)} of {digits(due_bytes_s / 1e6)} MB/s that were due (limit "
                          f"{_share(BACKGROUND_LIMIT)})", None, share, BACKGROUND_LIMIT)
         elif share is None and not reached_bytes_s and not background.outstanding_share and not run.partial:
             yield reason("background_slow", "qualified", f"background {background.spec} had nothing due and nothing in "

@@ -210,7 +210,7 @@ def test_the_rate_of_bursts_is_that_of_the_bytes_due_beside_the_load(load, tmp_p
     account, _, _ = replayed(tmp_path, beside(load, ["writes=8MB/800ms"], SLOW_WRITES), "burst")
     slow = next(each["text"] for each in account["verdict"]["reasons"] if each["code"] == "background_slow")
     (written,) = account["background"]
-    assert written["asked_bytes_s"] == 10**7 and "of 8 MB/s that were due" in slow, "one burst of 8 MB in this second"
+    assert written["asked_bytes_s"] == 10**7 and "of 8.09 MB/s that were due" in slow, "one burst of 8 MB in 0.989 s"
 
 
 def test_bursts_that_the_drive_writes_at_once_reach_their_rate_at_each_phase(load, tmp_path):
@@ -313,8 +313,9 @@ def test_the_command_gives_both_times_and_the_slowdown(blkreel, tmp_path, trace,
     drive = "nil:64MiB,clock=virtual,read_latency=4ms,read_slowdown=2,write_latency=10ms,channels=64"
     result = blkreel("replay", tmp_path / "load.parquet", "--on", drive, "--pace", pace, "--background",
                      "writes=200MB/s,block=1MiB,depth=4", "--background-lead", "1s", "--baseline", "-o",
-                     tmp_path / "runs", "--repeat", "2", check=False)
-    assert f"beside writes of 200 MB/s {words}" in result.stdout, result.stdout + result.stderr
+                     "runs", "--repeat", "2", check=False, cwd=tmp_path, env={"COLUMNS": "80"})
+    assert f"beside writes of 200 MB/s {words}" in " ".join(result.stdout.split()), result.stdout + result.stderr
+    assert [line for line in result.stdout.splitlines() if len(line) > 80] == []
     for number, order in ((1, ["baseline", "."]), (2, [".", "baseline"])):
         directory = tmp_path / "runs" / str(number)
         accounts = {name: open_trace(directory / name).metadata["run"] for name in order}
@@ -332,6 +333,14 @@ def test_the_command_gives_both_times_and_the_slowdown(blkreel, tmp_path, trace,
     assert row.why["low"] == row.why["high"] == "n=2: too few runs"
     entry["runs"][1]["run"]["baseline"] = None
     assert "; no slowdown: no baseline of 1 of 2 runs" in beside_sentence(entry)
+
+
+def test_repetitions_without_a_slowdown_give_the_reason(blkreel, tmp_path, trace):
+    trace(submit_ns=np.arange(100) * 10 * MS)
+    result = blkreel("replay", tmp_path / "load.parquet", "--on", DRIVE, "--background", "writes=500KB/s",
+                     "--background-lead", "1s", "--baseline", "-o", tmp_path / "runs", "--repeat", "2", check=False)
+    text = " ".join(result.stdout.split())
+    assert text.count("of the reads: no slowdown can be measured; use a background that writes more") == 2, text
 
 
 def test_a_simulated_drive_is_replayed_at_five_phases(blkreel, tmp_path, trace):
