@@ -203,7 +203,11 @@ def _standings(score: Score, by_drive: Mapping[str, Sequence[Row]]) -> tuple[Sta
 
 
 def _columns(conditions: Sequence[Condition]) -> tuple[Condition, ...]:
-    """Of each workload and pace the condition with most drives; real drives or simulated ones, whichever are more."""
+    """Of each workload and pace the condition with most drives; real drives or simulated ones, whichever are more.
+
+    Only drives with a result under each condition are ranked: one that would leave fewer than two of them, or fewer
+    than half of those of the first condition, is left out.
+    """
     of_simulated: Counter[bool] = Counter()
     for condition in conditions:
         of_simulated[condition.simulated] += len(condition.standings)
@@ -212,7 +216,13 @@ def _columns(conditions: Sequence[Condition]) -> tuple[Condition, ...]:
     for condition in conditions:
         if condition.simulated == simulated:
             chosen.setdefault(condition.key[:3], condition)
-    return tuple(list(chosen.values())[:MOST_COLUMNS])
+    columns: list[Condition] = []
+    for condition in chosen.values():
+        ranked = len(on_every_workload([column.score for column in (*columns, condition)]))
+        drives = len((columns or [condition])[0].standings)
+        if drives == 1 or (ranked > 1 and 2 * ranked >= drives):
+            columns.append(condition)
+    return tuple(columns[:MOST_COLUMNS])
 
 
 def _drive(label: str, rows: list[Row], drives_file: DrivesFile | None) -> SiteDrive:

@@ -46,7 +46,8 @@ _METHOD = (
                            f"excludes 1 and the ratio is more than {100 * (EFFECT - 1):.0f} % from 1"),
     ("place", "order of the values, however many results; the page of a pair says whether two drives differ"),
     ("columns of the overview", "of each workload and pace the state in which most drives were measured; at most "
-                                f"{MOST_COLUMNS} workloads, those with most drives; real drives or simulated ones, "
+                                f"{MOST_COLUMNS} workloads, those with most drives, of which at least two drives, and "
+                                "half of those of the first workload, have all; real drives or simulated ones, "
                                 "whichever have more results"),
     ("raw file", "each result is a JSON document with its drive, workload, state, verdict and metrics"))
 
@@ -152,8 +153,8 @@ class Maker:
                             ("Of the newest result of each workload.",)),
                     Section("results", "Results", (Chart("all-results", "Results", self._results(drive)),))]
         sentence = drive.label
-        if drive.overall:
-            best, ranked = content.drives[0].label, sum(other.overall is not None for other in content.drives)
+        best, ranked = content.drives[0].label, sum(other.overall is not None for other in content.drives)
+        if drive.overall and ranked > 1:
             sentence += f" has {percent(drive.overall.value)} of the performance of the best drive over " \
                         f"{counted(len(content.columns), 'workload')}, place {drive.place} of {ranked}" \
                         f"{_doubt(drive.overall, best) if drive.label != best else ''}"
@@ -295,7 +296,7 @@ class Maker:
         if len(ranked) > _CHARTED:
             notes.append(f"The chart has the best {_CHARTED} of {len(ranked)} drives; the table has all.")
         if content.compared_workloads > len(columns):
-            notes.append(f"Of the {content.compared_workloads} workloads the {len(columns)} with most drives.")
+            notes.append(f"Of the {content.compared_workloads} workloads the {len(columns)} with most drives in common.")
         if any(condition.simulated != columns[0].simulated for condition in content.conditions):
             notes.append("Only simulated drives; real ones are on the pages of the workloads." if columns[0].simulated
                          else "Without simulated drives; they are on the pages of the workloads.")

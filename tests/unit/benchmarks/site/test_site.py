@@ -149,15 +149,25 @@ def test_overview_has_the_geometric_mean_and_value_for_money(built):
 
 def test_an_overview_without_a_ranked_drive_has_a_table_but_no_picture(tmp_path):
     """No drive has a result of each workload, so none has an overall performance."""
-    catalog, run = fill(tmp_path, {"A": 1.0, "B": 0.5}, WORKLOADS[:1])
-    for number, label in enumerate("CD", 101):
-        put(catalog, result_of(run, number, label, WORKLOADS[1], 1.0))
+    catalog, run = fill(tmp_path, {"A": 1.0}, WORKLOADS[:1])
+    put(catalog, result_of(run, 101, "B", WORKLOADS[1], 1.0))
     build(catalog, tmp_path / "site")
     assert {name for name in names_of(tmp_path / "site") if name.startswith("embed/overview")} == {
         "embed/overview.csv", "embed/overview.table.html"}
     html = (tmp_path / "site/index.html").read_text()
     assert "embed/overview.csv" in html and "embed/overview.svg" not in html
-    assert len(rows_of(html, "drives-by-workloads-table")) == 4
+    assert len(rows_of(html, "drives-by-workloads-table")) == 2
+
+
+def test_a_workload_of_one_drive_leaves_the_others_in_the_overview(tmp_path):
+    """The slowest of three drives has a second workload to itself: it is not the best drive over both, place 1 of 1."""
+    catalog, run = fill(tmp_path, {"A": 1.0, "B": 0.5, "C": 0.25}, WORKLOADS[:1])
+    put(catalog, result_of(run, 101, "C", WORKLOADS[1], 1.0))
+    content = content_of(catalog.result_table().to_pylist(), catalog.metric_table())
+    assert [column.title for column in content.columns] == [WORKLOADS[0]]
+    assert {drive.label: drive.place for drive in content.drives} == {"A": 1, "B": 2, "C": 3}
+    sentence = pages.Maker(content, "Lab").drive(content.drives[2]).answer.sentence
+    assert "C has 25 % of the performance of the best drive over 1 workload, place 3 of 3" in sentence
 
 
 def test_the_overview_says_what_it_leaves_out(own, tmp_path, monkeypatch):
@@ -170,7 +180,7 @@ def test_the_overview_says_what_it_leaves_out(own, tmp_path, monkeypatch):
     page = pages.Maker(content, "Lab").index()
     assert page.notices == ("Prices are left out: they are in several currencies, EUR, USD.",)
     chart = page.sections[0].charts[0]
-    assert "Of the 2 workloads the 1 with most drives." in chart.notes
+    assert "Of the 2 workloads the 1 with most drives in common." in chart.notes
     assert any(note.startswith("Without simulated drives") for note in chart.notes)
     assert "price" not in [column.key for column in chart.table.columns]
 
