@@ -370,7 +370,7 @@ _RUN = (
     Metric("background_reached", "run.background_reached", "Background reached", SHARE,
            "bytes that the background wrote during the workload / bytes that were due in that time; the least of "
            "several backgrounds", _nothing, "higher", ALL_PACES[1:], short="Backgr.", optional=True,
-           missing="no background", of_run=lambda partial, times: times.background_done and ratio(
+           missing="no background, or nothing due", of_run=lambda partial, times: times.background_done and ratio(
                times.background_done, times.background_due or 0)),
     Metric("write_amplification", "run.write_amplification", "Write amplification", NUMBER,
            "bytes that the drive wrote to its media / bytes that it was written, by its own counters before and after "

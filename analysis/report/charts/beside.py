@@ -32,7 +32,8 @@ def beside(entries: Sequence[Datum], id_: str) -> Chart | None:
     style = SeriesStyle.of_entries(ordered, [entry["label"] for entry in ordered])
     what, words = noun(measure), of_entry(with_background[0])
     title = f"{what[:1].upper()}{what[1:]} beside {words}"
-    text = f"Upper bar: alone. Lower bar: beside {words}; at the right the slowdown."
+    text = (f"Upper bar: alone. Lower bar: beside {words}; at the right the slowdown."
+            if any(bar.base is not None for bar in bars) else "")
     absent = [entry["label"] for entry in entries if entry["label"] not in {bar.entry for bar in bars}]
     notes = (f"Without a value: {', '.join(absent)}.",) if absent else ()
     return Chart(id_, title, _table(with_background, measure, alone, title),
@@ -60,8 +61,10 @@ def _table(with_background: Sequence[Datum], measure: Metric, alone: Metric, tit
                Column("slowdown", "Slowdown", "number", "×", SLOWDOWN_BY_WRITES.formula, better="lower"),
                Column("low", "Interval, low", "number", "×"), Column("high", "Interval, high", "number", "×"),
                Column("reached", BACKGROUND_REACHED.title, "share", "%", BACKGROUND_REACHED.formula, better="higher"),
-               Column("rate", "Background", "rate", "MB/s", "bytes written during the workload / its time"),
-               Column("background_p99", "Background p99", "time", "ns", "latency of its writes", better="lower"),
+               Column("rate", "Background", "rate", "MB/s", "bytes written during the workload / its time; of several runs the "
+                      "least"),
+               Column("background_p99", "Background p99", "time", "ns", "latency of its writes; of several runs the most",
+                      better="lower"),
                *EXPOSURE_COLUMNS, Column("runs", "Runs", "count"))
     rows = []
     for entry in with_background:

@@ -51,11 +51,14 @@ def compute_speed(section: Datum, sections: Sequence[Datum], id_: str, order: Se
     points = [Point(curve.entry["label"], LOAD_TIME.title, speeds.index(speed), load_ns)
               for curve in all_curves for speed, load_ns in sorted(curve.load_ns.items())]
     style = SeriesStyle.of_entries([curve.entry for curve in all_curves], order, (LOAD_TIME.title,))
-    title = "Load time over compute speed"
+    beside = of_entry(all_curves[0].entry)
+    title = f"Load time {'alone ' if beside else ''}over compute speed"
     knows_sleep = Run.of(all_curves[0].entry["runs"][0]).pace.asleep_share is not None
     notes = [f"Waits for timers, frames or the network {'keep their length' if knows_sleep else 'count as computing'}."]
     if any(curve.is_simulated for curve in all_curves):
         notes.append("Simulated with the run, on a fresh drive.")
+    if beside:
+        notes.append(f"Without the {beside}.")
     spec = curves(f"{title}, by drive", points, style, Axis("compute speed", kind="names", names=names),
                   Axis(LOAD_TIME.title.lower(), "ns"))
     return Chart(id_, title, _table(all_curves, title), spec, "lower", f"{compute_sentence(all_curves)}.", tuple(notes))

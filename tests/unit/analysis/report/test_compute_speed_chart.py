@@ -47,6 +47,14 @@ def test_of_several_drives_it_says_how_far_they_are_apart():
     assert [row.values["change"] for row in chart.table.rows] == pytest.approx([0, -0.9, 0, -0.75])
 
 
+def test_beside_a_background_the_load_times_are_said_to_be_alone():
+    """The bars above are of the load beside the writes, and differ far more."""
+    beside = {"background": [{"words": "writes of 110 MB/s", **dict.fromkeys((
+        "asked_bytes_s", "reached_bytes_s", "reached_share", "outstanding_share", "latency_p99_ns"))}]}
+    chart = chart_of([entry("a", 40, curve={1: 10, "none": 2}, **beside)])
+    assert chart.title == "Load time alone over compute speed" and "Without the writes of 110 MB/s." in chart.notes
+
+
 @pytest.mark.parametrize(("asleep_share", "words"), [(None, "count as computing"), (0.3, "keep their length")])
 def test_the_note_says_what_becomes_of_sleep(asleep_share, words):
     """Sleep that the trace has (`slept_ns`) is no computing: it stays at every compute speed."""
