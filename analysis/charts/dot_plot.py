@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from blkreel.common.binning import grouped
 
-from .series_style import SeriesStyle
+from .series_style import SeriesStyle, legend_columns
 from .spec import HIGHLIGHTED, Axis, Datum, ScaledAxis, Spec, finish, if_highlighted, scale_axis, tooltip
 from .theme import SHAPES
 
@@ -14,8 +14,6 @@ _ROW_STEP = 40  # pixels
 _OFFSET = 9  # of the dots, below the names
 TIED = "Drives on one shade tie: the interval of their ratio includes 1, or they differ by less than 2 %."
 _LEGEND: Spec = {"orient": "top", "title": None, "symbolOpacity": 1}
-_LEGEND_LETTER_PIXELS, _LEGEND_SYMBOL_PIXELS = 7, 30
-_NARROW_PIXELS = 330
 _WHISKER: Spec = {"type": "rule", "yOffset": _OFFSET, "y2Offset": _OFFSET, "strokeCap": "butt"}
 
 
@@ -107,17 +105,9 @@ def _rows(dots: Sequence[Dot], axis: Axis, across: ScaledAxis) -> list[Datum]:
     return rows
 
 
-def _legend_columns(parts: Sequence[str]) -> Spec:
-    """Rows of the legend as wide as the chart, if its names do not fit in one row of a narrow page."""
-    entry_pixels = [len(part) * _LEGEND_LETTER_PIXELS + _LEGEND_SYMBOL_PIXELS for part in parts]
-    if sum(entry_pixels) <= _NARROW_PIXELS:
-        return {}
-    return {"columns": {"expr": f"max(1, floor(width / {max(entry_pixels)}))"}}
-
-
 def _color(parts: Sequence[str]) -> Spec:
     if len(parts) > 1:
         scale = {"domain": list(parts)}
-        base = {"field": "part", "type": "nominal", "legend": {**_LEGEND, **_legend_columns(parts)}}
+        base = {"field": "part", "type": "nominal", "legend": {**_LEGEND, **legend_columns(parts)}}
         return {"color": {**base, "scale": scale}, "shape": {**base, "scale": {**scale, "range": SHAPES[:len(parts)]}}}
     return {"color": if_highlighted({"expr": "accent"}, {"expr": "near"})}

@@ -12,13 +12,24 @@ from typing import Any
 
 from .model import Page
 from .spec import HIGHLIGHTED, Datum, Spec
-from .theme import COLORS, DASHES, SHAPES
+from .theme import COLORS, DASHES, LEGEND_LABEL_PIXELS, SHAPES
 
 MOST_HUES = 8
+_LEGEND_LETTER_PIXELS, _LEGEND_SYMBOL_PIXELS = 7, 30
+_NARROW_PIXELS = 330
 LINE_SYMBOLS: Spec = {"symbolStrokeWidth": 2, "symbolSize": 420}  # of a legend: long enough for a dash
 _LABEL_ROOM = (0.12, 0.3)  # least and most share of the width for names at the ends of lines
 _LABEL_PIXELS = 15  # from one name to the next
 _LETTER_PIXELS, _USUAL_WIDTH = 6.6, 620
+
+
+def legend_columns(names: Sequence[str]) -> Spec:
+    """Rows of the legend as wide as the chart, if its names do not fit in one row of a narrow page."""
+    entry_pixels = [min(len(name) * _LEGEND_LETTER_PIXELS, LEGEND_LABEL_PIXELS) + _LEGEND_SYMBOL_PIXELS
+                    for name in names]
+    if sum(entry_pixels) <= _NARROW_PIXELS:
+        return {}
+    return {"columns": {"expr": f"max(1, floor(width / {max(entry_pixels)}))"}}
 
 
 def drive_name(entry: Datum) -> str:
@@ -115,8 +126,8 @@ class SeriesStyle:
 
     def legend(self, symbols: Spec) -> Spec:
         domain = [key for key in self.domain if not self.present or key in self.present]
-        is_long = sum(len(self.names.get(key, key)) + 5 for key in domain) > 60
-        return {"orient": "top", "title": None, "columns": 2 if is_long else 0, "values": domain, **symbols,
+        return {"orient": "top", "title": None, "columns": 0, "values": domain, **symbols,
+                **legend_columns([self.names.get(key, key) for key in domain]),
                 "labelExpr": self.label_expression(self.names)}
 
     def label_room(self) -> float:

@@ -26,6 +26,7 @@ _DARK: dict[str, Any] = {"text": "#e6eaf0", "muted": "#9aa5b3", "grid": "#2b323c
          "bad_back": "#481b16", "better": "#3fc497", "worse": "#ff8376",
          "category": ["#5ab4f0", "#ff8f45", "#2fd0a0", "#e68bc0", "#f0c04a", "#9fd4f5", "#b3b3b3", "#b79aec"]}
 
+LEGEND_LABEL_PIXELS = 260  # longer ones are cut
 DASHES = [[1, 0], [6, 3], [2, 2], [8, 3, 2, 3], [12, 4], [4, 2, 1, 2], [3, 5], [10, 2, 2, 2, 2, 2]]
 SHAPES = ["circle", "square", "triangle-up", "diamond", "cross", "triangle-down", "triangle-right", "triangle-left"]
 
@@ -47,7 +48,8 @@ def _config(color: Mapping[str, Any], is_light: bool, font: str = _FONT) -> dict
                  "labelPadding": 5, "titlePadding": 8},
         # The first and the last label are moved into the chart, and would touch their neighbors.
         "axisX": {"labelSeparation": 8},
-        "legend": {**label, "labelFontSize": 12, "labelColor": color["text"], "labelLimit": 260, "symbolSize": 90},
+        "legend": {**label, "labelFontSize": 12, "labelColor": color["text"], "labelLimit": LEGEND_LABEL_PIXELS,
+                   "symbolSize": 90},
         "title": {"color": color["text"], "subtitleColor": color["muted"], "font": font, "subtitleFont": font,
                   "fontSize": 13, "fontWeight": 600, "subtitleFontSize": 11.5, "anchor": "start", "offset": 8},
         "header": {"labelColor": color["text"], "labelFont": font},

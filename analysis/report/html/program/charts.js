@@ -165,7 +165,7 @@ function startFeatured(chart) {
     change({ all: state.all.includes(chart.id) ? others : [...others, chart.id] });
   } });
   const show = () => {
-    button.textContent = state.all.includes(chart.id) ? `Show ${data.featured} drives` : `${entries.size - data.featured} more drives`;
+    button.textContent = state.all.includes(chart.id) ? `Show ${data.featured} drives` : `${entries.size - data.featured} more ${entries.size - data.featured === 1 ? "drive" : "drives"}`;
     line.hidden = visible(state).keys.size < entries.size;
   };
   line.replaceChildren(button);

@@ -71,3 +71,13 @@ def test_the_axis_of_a_single_value_ends_there(value):
     """One of 0.001 s/GB was drawn at the beginning of an axis that ended at 1.001."""
     spec = bar_rows("bars", [Bar("A", value, 0)], SeriesStyle(("A",), {}), Axis("x"))
     assert spec["layer"][0]["encoding"]["x"]["scale"]["domain"] == [0, value]
+
+
+@pytest.mark.parametrize("width", [300, 560])
+def test_the_legend_of_long_names_is_as_wide_as_the_chart(width):
+    keys = tuple(f"Maker Model 99{index} Pro with heatsink" for index in range(4))
+    points = [Point(key, "", x, index) for index, key in enumerate(keys) for x in (0.0, 1.0)]
+    spec = curves("lines", points, SeriesStyle(keys, {}), Axis("x", domain=(0, 1)), Axis("y"))
+    shown = {text: x for _, x, _, text in texts(spec, width) if text in keys}
+    assert set(shown) == set(keys)
+    assert all(x + 6 * len(text) < width for text, x in shown.items()), shown
