@@ -285,7 +285,7 @@ def reasons(entries: Sequence[Document]) -> list[tuple[str, str]]:
 
 
 def _of_one(entry: Document, metrics: Sequence[Metric]) -> str:
-    parts = [f"{noun(metric)} {metric.unit.text(value)}" for metric in one_a_question(metrics)
+    parts = [metric.named(noun(metric), value) for metric in one_a_question(metrics)
              if (value := usable(entry, metric)) is not None]
     return f"{entry['label']}: {', '.join(parts[:MOST_FIGURES])}"
 

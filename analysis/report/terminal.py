@@ -194,10 +194,12 @@ def _matrix(sections: Sequence[Document], width: int, room: int) -> _Table | Non
         titles.append(shortened(section["title"], width // 2))
         metrics.append(column.metric.noun)
         cells.append([values.get(label, "") for label in labels])
-    columns = [TextColumn("", titles, right=False), TextColumn("", metrics, right=False),
-               *(TextColumn(label, [row[index] for row in cells]) for index, label in
-                 enumerate(_labels(labels, max(12, width // 5))))]
-    chosen = fitting(columns, width)
+    for shorter in (labels, _labels(labels, max(12, width // 5))):
+        columns = [TextColumn("", titles, right=False), TextColumn("", metrics, right=False),
+                   *(TextColumn(label, [row[index] for row in cells]) for index, label in enumerate(shorter))]
+        chosen = fitting(columns, width)
+        if len(chosen) == len(columns):
+            break
     lines = lines_of(chosen)
     if len(chosen) < len(columns) or len(lines) > room:
         return None

@@ -108,4 +108,5 @@ def _notices(rows: Sequence[Row], by: str) -> tuple[str, ...]:
 
 
 def _listed(values: set[Any]) -> str:
-    return ", ".join(sorted(str(value) or "none" for value in values))
+    texts = sorted(str(value) or "none" for value in values)
+    return ("; " if any("," in text for text in texts) else ", ").join(texts)

@@ -186,7 +186,7 @@ def metric_words(entry: Mapping[str, Any]) -> list[str]:
     parts = []
     for metric in headline_of([dict(entry)]):
         if (value := entry["headline"][metric.key]["value"]) is not None:
-            parts.append(f"{metric.noun} {metric.unit.text(value)}")
+            parts.append(metric.named(metric.noun, value))
     return parts
 
 

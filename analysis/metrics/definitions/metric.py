@@ -90,6 +90,11 @@ class Metric:
         """Within a sentence: the short name, unless it is a single word."""
         return within_sentence(self.short if " " in self.short else self.title)
 
+    def named(self, noun: str, value: float) -> str:
+        """`read wait 484 ms`; a unit that is the name is not said twice: `6,683 IOPS`."""
+        text = self.unit.text(value)
+        return text if text.endswith(f" {noun}") else f"{noun} {text}"
+
     @property
     def column(self) -> str:
         """Its name as a column of a CSV file, with the unit."""

@@ -119,6 +119,7 @@ def test_values_that_are_missing_or_zero_are_left_out():
 @pytest.mark.parametrize(("other", "message"), [
     ({"state": "fresh"}, "2 states: client, fresh; choose one by --where state=TEXT"),
     ({"pace": "Original timing"}, "2 paces: Dependent timing, Original timing; choose one by --where pace=TEXT"),
+    ({"pace": "Original timing, idle removed"}, "2 paces: Dependent timing; Original timing, idle removed; choose one"),
     ({"condition": "device 1"}, "2 kinds of inputs: device 0, device 1; choose one by --where condition=TEXT"),
     ({"unit": "cd" * 32}, "2 units: abababababab, cdcdcdcdcdcd; choose one by --where unit=HASH"),
     ({"workload": "6f" * 32}, "2 workloads: Game load .5e5e5e5e5e5e., Game load .6f6f6f6f6f6f.; choose one by its"),
