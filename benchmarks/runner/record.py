@@ -36,8 +36,9 @@ class BenchmarkRecord:
     def save(self) -> None:
         """Raises BlkreelError if the file cannot be written."""
         document = {"version": VERSION, **self.header, "steps": [step.document() for step in self.steps]}
-        with os_errors(BlkreelError, f"cannot write {self.path}",
-                       f"free disk space, then resume with: blkreel test --resume {self.directory}"):
+        again = f"resume with: blkreel test --resume {self.directory}" if self.path.exists() else \
+            "run the same command again"
+        with os_errors(BlkreelError, f"cannot write {self.path}", f"free disk space, then {again}"):
             write_json(self.path, document)
 
     @property
@@ -66,9 +67,9 @@ def create(directory: Path, header: BenchmarkHeader, steps: list[BenchmarkStep],
         with directory_locked(directory):
             if any(directory.iterdir()):
                 _clear(directory, force)
+            record.save()  # on a full disk the directory stays empty, so that the same command can be repeated
             with directory_at(directory / "steps", create=True):
                 pass
-            record.save()
     return record
 
 

@@ -1,6 +1,8 @@
 """A test as a whole: its steps in order, what is remembered of them, and going on after an interruption."""
 
+import errno
 import json
+import os
 
 import pytest
 from empty_image import empty_image
@@ -171,6 +173,19 @@ def test_what_lies_there_is_not_overwritten(a_test, tmp_path):
         with pytest.raises(BlkreelError):
             create(tmp_path / "other", {}, [], force=force)
     assert (tmp_path / "other/thesis.txt").exists()
+
+
+def test_a_test_that_a_full_disk_kept_from_its_start_is_started_again(tmp_path, monkeypatch):
+    """There is nothing to resume yet, and what is left is in the way of nothing."""
+    def full(*_):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    with monkeypatch.context() as patched:
+        patched.setattr("blkreel.benchmarks.runner.record.write_json", full)
+        with pytest.raises(BlkreelError, match="No space left") as error:
+            create(tmp_path / "out", {}, [], force=False)
+    assert error.value.remedy == "free disk space, then run the same command again"
+    create(tmp_path / "out", {}, [], force=False)
 
 
 @pytest.mark.parametrize(("content", "said"), [
