@@ -53,8 +53,7 @@ def name(tmp_path):
 def emulate(blkreel, name, tmp_path):
     """Runs `blkreel emulate` with a command, and checks that it leaves nothing behind."""
     def run(*words, drive=DRIVE, code=0, **options):
-        result = blkreel("emulate", drive, "--name", name, ANY_MACHINE, *words, check=False, cwd=tmp_path, **options)
-        assert result.returncode == code, result.stderr
+        result = blkreel("emulate", drive, "--name", name, ANY_MACHINE, *words, code=code, cwd=tmp_path, **options)
         assert not left_behind(name)
         return result
 
@@ -450,7 +449,6 @@ def test_a_mount_that_fails_has_the_reason_of_mount(emulate, tmp_path):
 
 def test_an_image_that_is_in_use_is_refused(running, blkreel, tmp_path, name):
     with running("--image", "drive.img") as (process, _):
-        result = blkreel("emulate", DRIVE, "--image", "drive.img", "--name", f"{name}-b", check=False, cwd=tmp_path)
-        assert result.returncode == 5
+        blkreel("emulate", DRIVE, "--image", "drive.img", "--name", f"{name}-b", code=5, cwd=tmp_path)
         assert not left_behind(f"{name}-b")
         process.send_signal(signal.SIGTERM)

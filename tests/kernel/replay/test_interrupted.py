@@ -122,8 +122,7 @@ def test_a_kill_before_the_first_row(running, trace, blkreel, held_drive, tmp_pa
     held_drive.let_go()
     ended(process)
     wait_until(lambda: not lives(helper))
-    again = blkreel("replay", source, "--on", drive, "-o", tmp_path / "run", check=False)
-    assert again.returncode == 1
+    again = blkreel("replay", source, "--on", drive, "-o", tmp_path / "run", code=1)
     assert "blkreel recover" in again.stderr and "--force" in again.stderr
     with pytest.raises(TraceError, match="no rows"):
         recover(tmp_path / "run/records.parquet")

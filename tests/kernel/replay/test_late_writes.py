@@ -142,8 +142,7 @@ def assert_refused(blkreel, command, drive, by):
     entry = listed(blkreel, drive)
     assert entry["writing"]["by"] == by
     assert entry["state_words"].startswith(f"being written by a command that ended: {by}, begun ")
-    refused = blkreel(*command("precondition", drive), check=False)
-    assert refused.returncode == 5
+    refused = blkreel(*command("precondition", drive), code=5)
     assert f"{drive} is being written by a command that ended: {by}" in refused.stderr
 
 

@@ -292,5 +292,4 @@ def test_an_image_on_a_full_disk_names_that_disk(blkreel, tiny_filesystem):
     """Of a write that is cut short there the kernel gives no reason."""
     subprocess.run(["mount", "-o", "remount,size=1000k", tiny_filesystem], check=True)
     image = empty_image(tiny_filesystem / "image", 8 * MIB)
-    result = blkreel("precondition", image, "--state", "full", check=False)
-    assert result.returncode == 1 and f"df -h {image}" in result.stderr
+    assert f"df -h {image}" in blkreel("precondition", image, "--state", "full", code=1).stderr

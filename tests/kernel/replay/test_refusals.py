@@ -44,8 +44,7 @@ def refused(blkreel, trace, tmp_path, loop_drive):
         before = hashlib.sha256(image.read_bytes()).hexdigest()
         for command in (["replay", trace, "--on", drive, "-o", tmp_path / "run", *arguments],
                         ["precondition", drive, "--state", "full"]):
-            result = blkreel(*command, check=False)
-            assert result.returncode == exit_code, result.stderr
+            result = blkreel(*command, code=exit_code)
             assert len(result.stderr.strip().splitlines()) == 1
             for word in words:
                 assert word in result.stderr
@@ -307,8 +306,7 @@ def test_a_real_drive_is_overwritten_by_its_words_only(blkreel, zram_drive, trac
     prepare = ["precondition", zram_drive, "--state", "full"]
     for command in (replay, prepare):
         for destroy in ([], ["--destroy", "yes"], ["--destroy", zram_drive.name]):
-            result = blkreel(*command, *destroy, check=False)
-            assert result.returncode == 5
+            result = blkreel(*command, *destroy, code=5)
             assert f"--destroy {words}" in result.stderr
             assert "all data on it would be lost" in result.stderr
     assert not (tmp_path / "run").exists()
@@ -321,8 +319,7 @@ def test_a_real_drive_is_overwritten_by_its_words_only(blkreel, zram_drive, trac
 @pytest.mark.parametrize(("where", "words"), [
     ("/dev/null", "not a block device"), ("/tmp", "not a block device"), ("/dev/nosuchdrive", "no such device")])
 def test_what_is_no_drive(blkreel, trace, tmp_path, where, words):
-    result = blkreel("replay", trace, "--on", where, "-o", tmp_path / "run", check=False)
-    assert result.returncode == 2
+    result = blkreel("replay", trace, "--on", where, "-o", tmp_path / "run", code=2)
     assert words in result.stderr
     assert "blkreel drives" in result.stderr
 
@@ -333,8 +330,7 @@ def test_an_output_that_exists(blkreel, loop_drive, trace, tmp_path):
     (tmp_path / "run/thesis.txt").write_text("years of work")
     before = hashlib.sha256(loop_drive.image_of(drive).read_bytes()).hexdigest()
     for arguments in ([], ["--force"]):
-        result = blkreel("replay", trace, "--on", drive, "-o", tmp_path / "run", *arguments, check=False)
-        assert result.returncode == 1
+        result = blkreel("replay", trace, "--on", drive, "-o", tmp_path / "run", *arguments, code=1)
         assert str(tmp_path / "run") in result.stderr
     assert (tmp_path / "run/thesis.txt").read_text() == "years of work"
     assert hashlib.sha256(loop_drive.image_of(drive).read_bytes()).hexdigest() == before
@@ -346,8 +342,7 @@ def test_no_space_for_the_output(blkreel, loop_drive, tiny_filesystem, tmp_path)
     new_trace(tmp_path / "many.parquet", {"devices": []}, latency_ns=random.integers(0, 10**6, count),
               offset_bytes=random.integers(0, 4096, count) * 4096)
     result = blkreel("replay", tmp_path / "many.parquet", "--on", loop_drive(16 * MIB), "--pace", "depth=32",
-                     "-o", tiny_filesystem / "run", check=False)
-    assert result.returncode == 1
+                     "-o", tiny_filesystem / "run", code=1)
     assert f"no space left for {tiny_filesystem}/run/" in result.stderr
     assert f"df -h {tiny_filesystem})" in result.stderr, "the directory of the run is removed"
     assert not (tiny_filesystem / "run").exists(), "not one block of records has room there"
@@ -357,8 +352,7 @@ def test_no_space_for_the_output(blkreel, loop_drive, tiny_filesystem, tmp_path)
     (["--idle", "cap=25 fortnights"], "unknown unit"), (["--idle", "cap=25"], "no unit"),
     (["--idle", "lots"], "cap=25ms"), (["--pace", "quick"], "depth=N"), (["--map", "origami"], "compact")])
 def test_words_that_are_none_of_the_choices(blkreel, loop_drive, trace, tmp_path, arguments, words):
-    result = blkreel("replay", trace, "--on", loop_drive(16 * MIB), "-o", tmp_path / "run", *arguments, check=False)
-    assert result.returncode == 2
+    result = blkreel("replay", trace, "--on", loop_drive(16 * MIB), "-o", tmp_path / "run", *arguments, code=2)
     assert words in result.stderr
 
 
@@ -366,9 +360,7 @@ def test_a_damaged_trace(blkreel, loop_drive, trace, tmp_path, refused):
     data = trace.read_bytes()
     trace.write_bytes(data[:len(data) // 2])
     drive = loop_drive(16 * MIB)
-    result = blkreel("replay", trace, "--on", drive, "-o", tmp_path / "run", check=False)
-    assert result.returncode == 1
-    assert "is truncated" in result.stderr
+    assert "is truncated" in blkreel("replay", trace, "--on", drive, "-o", tmp_path / "run", code=1).stderr
 
 
 def test_drives_tells_what_can_be_replayed_on(blkreel, loop_drive, mounted):
@@ -416,7 +408,6 @@ def test_a_drive_that_cannot_be_polled(blkreel, trace, tmp_path, loop_drive):
     drive = loop_drive(2 * MIB)
     image = loop_drive.image_of(drive)
     before = image.read_bytes()
-    result = blkreel("replay", trace, "--on", drive, "-o", tmp_path / "run", "--polled", check=False)
-    assert result.returncode == 1
+    result = blkreel("replay", trace, "--on", drive, "-o", tmp_path / "run", "--polled", code=1)
     assert f"{drive} cannot be polled" in result.stderr and "nvme.poll_queues=1" in result.stderr
     assert image.read_bytes() == before and not (tmp_path / "run").exists()

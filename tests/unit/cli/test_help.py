@@ -85,8 +85,7 @@ def test_a_simulated_drive_that_keeps_no_state_is_to_be_given_one(blkreel, tmp_p
     (tmp_path / "drive.toml").write_text('size = "1GiB"\nread_latency = "100us"\n')
     for drive, remedy in (("nil:usb", "keep it: nil:usb,state=keep, for"),
                           ("nil:drive.toml", 'add a line to drive.toml: state = "keep"')):
-        result = blkreel("precondition", drive, "--state", "client", check=False, cwd=tmp_path)
-        assert result.returncode == 2 and remedy in result.stderr
+        assert remedy in blkreel("precondition", drive, "--state", "client", code=2, cwd=tmp_path).stderr
 
 
 def test_json_after_the_dashes_is_the_commands_own(blkreel):

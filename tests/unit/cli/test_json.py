@@ -80,8 +80,7 @@ def test_documents_match_their_schema(results, blkreel, words):
 
 @pytest.mark.parametrize("command", sorted(all_commands()))
 def test_errors_are_documents(command, blkreel, tmp_path):
-    result = blkreel(*command.split(), "--no-such-option", "--json", check=False, cwd=tmp_path)
-    assert result.returncode == 2
+    result = blkreel(*command.split(), "--no-such-option", "--json", code=2, cwd=tmp_path)
     assert valid_document("error", result.stdout)["error"]["code"] == "usage"
 
 

@@ -58,6 +58,5 @@ def test_a_replay_writes_it_beforehand_and_as_the_trace_does(blkreel, loop_drive
 
 @pytest.mark.parametrize("share", ["-1", "101", "half"])
 def test_what_is_no_percentage_is_refused(blkreel, tmp_path, share):
-    result = blkreel("precondition", tmp_path, "--state", "full", "--compressible", share, check=False)
-    assert result.returncode == 2
+    result = blkreel("precondition", tmp_path, "--state", "full", "--compressible", share, code=2)
     assert "--compressible" in result.stderr

@@ -61,8 +61,7 @@ def test_the_file_that_test_json_names_is_not_overwritten_unless_the_command_nam
     victim = image_at(tmp_path / "victim")
     change(output, device=str(victim), drive=describe(find_target(victim).drive), units=[str(victim)])
     before = digest(victim)
-    refused = blkreel("test", "--resume", output, check=False)
-    assert refused.returncode == 5
+    refused = blkreel("test", "--resume", output, code=5)
     assert f"this overwrites {victim}" in refused.stderr
     assert f"blkreel test --resume {output} --on {victim}" in refused.stderr.replace(str(blkreel.command), "blkreel")
     assert digest(victim) == before
@@ -86,9 +85,7 @@ def test_a_power_command_that_others_can_have_written_is_not_run(blkreel, output
     else:
         os.chown(output if owned == "directory" else output / "test.json", NOBODY, NOBODY)
     named = ["test", "--resume", output, "--on", image]
-    refused = blkreel(*named, check=False)
-    assert refused.returncode == 5, refused.stderr
-    assert f"--power-command {shlex.quote(command)}" in refused.stderr
+    assert f"--power-command {shlex.quote(command)}" in blkreel(*named, code=5).stderr
     assert not (tmp_path / "ran").exists()
     assert blkreel(*named, "--power-command", command, check=False).returncode in (0, 3)
     assert (tmp_path / "ran").exists()
@@ -127,8 +124,7 @@ def test_a_power_log_is_added_to_no_run_elsewhere(blkreel, output, tmp_path, dir
     (output / "test.json").write_text(json.dumps(document))
     start_s = time.time() - 3600
     (tmp_path / "meter.csv").write_text("".join(f"{start_s + second},5\n" for second in range(7200)))
-    refused = blkreel("power", output, "--log", tmp_path / "meter.csv", check=False)
-    assert refused.returncode == 1
+    refused = blkreel("power", output, "--log", tmp_path / "meter.csv", code=1)
     assert {5: "test.json is damaged", "steps/link": "is a symbolic link"}.get(
         directory, "is not in steps/") in refused.stderr
     assert {path.name: path.read_bytes() for path in elsewhere.iterdir()} == before
@@ -163,8 +159,7 @@ def test_force_does_not_touch_a_directory_that_is_no_test(blkreel, tmp_path):
     (tmp_path / "photos/steps").mkdir(parents=True)
     (tmp_path / "photos/results.json").write_text("mine")
     refused = blkreel("test", tmp_path / "writes.toml", "--on", image_at(tmp_path / "image"), "-o", tmp_path / "photos",
-                      "--force", check=False)
-    assert refused.returncode == 1
+                      "--force", code=1)
     assert "exists and is not a test directory; use another output" in refused.stderr
     assert (tmp_path / "photos/results.json").read_text() == "mine"
 

@@ -22,8 +22,7 @@ def trace(tmp_path):
 
 def document_of(blkreel, tmp_path, trace, *words):
     result = blkreel("test", "trace", "--on", DRIVE, "-o", tmp_path / "test", "--set", f"trace={trace}", *words,
-                     "--json", check=False)
-    assert result.returncode == 0, result.stderr
+                     "--json", code=0)
     return json.loads(result.stdout)
 
 

@@ -179,9 +179,7 @@ def test_the_file_is_a_drive_to_replay_on(fitted, place, blkreel):
     assert drive.is_virtual and drive.size_bytes == 8 << 30
     assert drive["flush_latency_ns"] == pytest.approx(900_000, rel=0.1)
     assert drive["read_slowdown"] == pytest.approx(3, rel=0.1)
-    result = blkreel("replay", place / "1.parquet", "--on", f"nil:{fitted}", "-o", place / "on-file", "--force",
-                     check=False)
-    assert result.returncode == 0, result.stderr
+    blkreel("replay", place / "1.parquet", "--on", f"nil:{fitted}", "-o", place / "on-file", "--force", code=0)
 
 
 def test_runs_of_one_trace_say_that_nothing_was_held_out(fitted, place, blkreel):
@@ -347,8 +345,7 @@ def test_runs_that_no_drive_can_be_fitted_to(fitted, place, blkreel, tmp_path, n
         blkreel("replay", trace, "--on", DRIVE if beside else drive, "-o", tmp_path / name, *beside, check=False)
         rmtree(tmp_path / name / "baseline", ignore_errors=True)
         runs.append(tmp_path / name)
-    result = blkreel("model-drive", *runs, "-o", tmp_path / "d.toml", check=False)
-    assert result.returncode == 2 and message in result.stderr
+    assert message in blkreel("model-drive", *runs, "-o", tmp_path / "d.toml", code=2).stderr
     assert not (tmp_path / "d.toml").exists()
 
 

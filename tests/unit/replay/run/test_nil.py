@@ -28,9 +28,7 @@ def trace(tmp_path):
 @pytest.mark.parametrize("arguments", [("--pace", "asap", "--no-prefill"),
                                        ("--pace", "depth=4", "--map", "tile=3"), ("--pace", "original")])
 def test_it_issues_everything_and_does_not_pass_for_a_measurement(blkreel, trace, tmp_path, arguments):
-    result = blkreel("replay", trace, "--on", "nil:4GiB", "-o", tmp_path / "run", "--json", *arguments,
-                     check=False)
-    assert result.returncode == 3, result.stderr
+    result = blkreel("replay", trace, "--on", "nil:4GiB", "-o", tmp_path / "run", "--json", *arguments, code=3)
     run = json.loads(result.stdout)["run"]
     assert run["completed_ops"] == run["planned_ops"] == ROWS * run["map"].get("copies", 1)
     assert run["as_planned"]
@@ -92,9 +90,8 @@ def test_what_a_background_writes_without_its_hint_is_said(blkreel, tmp_path):
 
 def test_it_goes_without_pandas(blkreel, trace, tmp_path):
     """A process of a replay is to stay small and to start soon."""
-    result = blkreel("replay", trace, "--on", "nil:1GiB", "-o", tmp_path / "run", check=False,
+    result = blkreel("replay", trace, "--on", "nil:1GiB", "-o", tmp_path / "run", code=3,
                      env={"PYTHONPROFILEIMPORTTIME": "1"})
-    assert result.returncode == 3
     imported = [line.rpartition("|")[2].strip() for line in result.stderr.splitlines() if "|" in line]
     assert "blkreel.replay.run.run" in imported
     # An import that was prevented is in the list too, by its own name alone.
@@ -103,15 +100,12 @@ def test_it_goes_without_pandas(blkreel, trace, tmp_path):
 
 @pytest.mark.parametrize("words", [("nil:0",), ("nil:",), ("nil:x",), ("0=nil:1GiB", "--on", "1=/dev/null")])
 def test_words_that_are_no_target(blkreel, trace, tmp_path, words):
-    result = blkreel("replay", trace, "--on", *words, "-o", tmp_path / "run", check=False)
-    assert result.returncode == 2
+    result = blkreel("replay", trace, "--on", *words, "-o", tmp_path / "run", code=2)
     assert len(result.stderr.strip().splitlines()) == 1
 
 
 def test_there_is_nothing_to_prepare(blkreel):
-    result = blkreel("precondition", "nil:1GiB", "--state", "full", check=False)
-    assert result.returncode == 2
-    assert "blkreel drives" in result.stderr
+    assert "blkreel drives" in blkreel("precondition", "nil:1GiB", "--state", "full", code=2).stderr
 
 
 def test_rows_of_one_time_stamp_keep_their_order(blkreel, tmp_path):
@@ -147,8 +141,7 @@ def test_a_trace_that_steps_back_is_refused_before_anything_is_written(blkreel, 
     image = empty_image(tmp_path / "image", 64 << 20)
     names = {"TRACE": str(stepping_back), "IMAGE": str(image), "RUN": str(tmp_path / "run")}
     words = [names.get(word, word) for word in words]
-    result = blkreel(*(word.replace("=TRACE", f"={stepping_back}") for word in words), check=False)
-    assert result.returncode == 2, result.stderr
+    result = blkreel(*(word.replace("=TRACE", f"={stepping_back}") for word in words), code=2)
     assert "step back 1 times, first at row 1,001" in result.stderr and "blkreel check" in result.stderr
     assert image.stat().st_blocks == 0, "not a byte of the prefill"
     assert not (tmp_path / "run").exists()

@@ -243,8 +243,7 @@ def test_a_state_that_cannot_be_kept_stops_the_run_before_it(on_drive, a_plan, m
 
 def test_several_threads_are_refused(blkreel, tmp_path):
     result = blkreel("replay", GAME_LOAD, "--on", "nil:8GiB,clock=virtual", "-o", tmp_path / "run",
-                     "--threads", "2", check=False)
-    assert result.returncode == 2
+                     "--threads", "2", code=2)
     assert "--threads 1" in result.stderr
     assert len(result.stderr.strip().splitlines()) == 1
 
@@ -253,8 +252,7 @@ def test_several_threads_are_refused(blkreel, tmp_path):
 def test_a_replay_takes_a_moment_and_tells_the_drives_time(blkreel, tmp_path, arguments):
     spec = "nil:8GiB,clock=virtual"
     result = blkreel("replay", GAME_LOAD, "--on", spec, "-o", tmp_path / "run", "--json", "--threads", "auto",
-                     *arguments, check=False)
-    assert result.returncode == 0, result.stderr
+                     *arguments, code=0)
     run = json.loads(result.stdout)["run"]
     assert run["as_planned"] and run["completed_ops"] == run["planned_ops"]
     assert run["simulated"] and run["verdict"]["level"] != "invalid"
@@ -283,9 +281,7 @@ def test_it_can_be_prepared(blkreel, tmp_path):
 
 
 def replayed(blkreel, spec, output):
-    result = blkreel("replay", GAME_DOWNLOAD, "--on", spec, "-o", output, "--json", "--idle", "cap=1ms",
-                     check=False)
-    assert result.returncode == 0, result.stderr
+    blkreel("replay", GAME_DOWNLOAD, "--on", spec, "-o", output, "--json", "--idle", "cap=1ms", code=0)
     return pq.read_table(output / "records.parquet", columns=["source_row", "submit_ns", "latency_ns"]).to_pandas()
 
 
@@ -301,8 +297,7 @@ def test_each_command_starts_with_a_fresh_drive_unless_its_state_is_kept(blkreel
 
 
 def test_a_state_that_would_be_lost_is_not_prepared(blkreel, tmp_path):
-    result = blkreel("precondition", "nil:256MiB,clock=virtual", "--state", "full", check=False)
-    assert result.returncode == 2
+    result = blkreel("precondition", "nil:256MiB,clock=virtual", "--state", "full", code=2)
     assert "starts fresh with each command" in result.stderr and "clock=virtual,state=keep" in result.stderr
     assert not (tmp_path / "state/simulated").exists()
     assert blkreel("precondition", "nil:256MiB,clock=virtual", "--state", "full", "--dry-run").returncode == 0

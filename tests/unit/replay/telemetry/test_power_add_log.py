@@ -102,8 +102,7 @@ def test_a_second_log_takes_the_place_of_the_first(blkreel, run, tmp_path):
 
 def test_clocks_that_are_off_and_times_since_the_start(blkreel, run, tmp_path):
     ahead = write_log(tmp_path / "ahead.csv", run, 4.0, ahead_s=3600)
-    result = blkreel("power", run, "--log", ahead, check=False)
-    assert result.returncode == 1
+    result = blkreel("power", run, "--log", ahead, code=1)
     assert "do not overlap" in result.stderr and "offset=SECONDS" in result.stderr
     assert not (run / "amended.json").exists()
     blkreel("power", run, "--log", f"{ahead},offset=-3600")
@@ -162,6 +161,5 @@ def test_what_cannot_be_is_refused(blkreel, run, a_test, tmp_path):
 
 
 def test_a_test_is_no_run_and_says_what_it_is(blkreel, a_test):
-    result = blkreel("info", a_test, check=False)
-    assert result.returncode == 1
+    result = blkreel("info", a_test, code=1)
     assert "is a test" in result.stderr and "blkreel report" in result.stderr

@@ -60,8 +60,7 @@ def test_a_state_begins_with_a_format(blkreel, old_data):
 def test_what_the_drive_has_not_is_said_before_it_is_touched(blkreel, old_data):
     """QEMU's drive has no sanitize."""
     result = blkreel("precondition", old_data, "--state", "fresh", "--erase", "sanitize", "--destroy", "GUEST001",
-                     check=False)
-    assert result.returncode == 1
+                     code=1)
     assert f"{old_data} has no sanitize by block erase; try --erase format" in result.stderr
     assert holds(old_data, b"\xff")
 
@@ -69,14 +68,12 @@ def test_what_the_drive_has_not_is_said_before_it_is_touched(blkreel, old_data):
 def test_a_format_wants_the_serial_and_the_whole_drive(blkreel, old_data):
     words = ("precondition", old_data, "--state", "fresh", "--erase", "format")
     for consent in ([], ["--destroy", "GUEST002"]):
-        result = blkreel(*words, *consent, check=False)
-        assert result.returncode == 5
+        result = blkreel(*words, *consent, code=5)
         assert "--destroy GUEST001" in result.stderr
     assert holds(old_data, b"\xff")
     subprocess.run(["sfdisk", "--quiet", old_data], input="label: gpt\n,32M\n,\n", text=True, check=True)
     partition = f"{old_data}p1"
-    result = blkreel("precondition", partition, *words[2:], "--destroy", "GUEST001", check=False)
-    assert result.returncode == 2
+    result = blkreel("precondition", partition, *words[2:], "--destroy", "GUEST001", code=2)
     assert f"{partition} is a partition, and a format takes the whole drive" in result.stderr
     subprocess.run(["wipefs", "--quiet", "--all", old_data], check=True)
     subprocess.run(["blockdev", "--rereadpt", old_data], check=True)

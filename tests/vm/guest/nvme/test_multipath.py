@@ -122,8 +122,7 @@ def test_a_path_that_is_removed_and_added_again_is_reported(blkreel, head, tmp_p
     script = (f"{dd(head, 'read', 4)}; echo 1 > {pci}/remove; until [ ! -e /sys/block/{path} ]; do sleep 0.2; done;"
               f" {dd(head, 'read', 4, 4)}; echo 1 > /sys/bus/pci/rescan;"
               f" until [ $(ls -d /sys/block/{Path(head).name.rsplit('n', 1)[0]}c*n1 | wc -l) = 2 ]; do sleep 0.2; done")
-    result = blkreel("capture", head, "-o", tmp_path / "t.parquet", "--json", "--", "sh", "-ec", script, check=False)
-    assert result.returncode == 3, result.stdout + result.stderr
+    result = blkreel("capture", head, "-o", tmp_path / "t.parquet", "--json", "--", "sh", "-ec", script, code=3)
     summary = json.loads(result.stdout)
     assert summary["missing"] == [f"paths of {Path(head).name} were added during the capture (1), and their I/O is not "
                                   "recorded: capture again"]
