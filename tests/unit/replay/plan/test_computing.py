@@ -13,9 +13,8 @@ from hypothesis import strategies as st
 from small_trace import new_trace
 
 from blkreel.replay.drive.target import find_target
-from blkreel.replay.plan.computing import on_processors
 from blkreel.replay.plan.dependencies import Observed
-from blkreel.replay.plan.history import NONE, THREAD_TIMES, History
+from blkreel.replay.plan.history import THREAD_TIMES
 from blkreel.replay.plan.pace import ALL_IDLE, DEPENDENT, parse_idle
 from blkreel.replay.plan.planner import plan_trace
 from blkreel.traces.format.reader import open_trace
@@ -161,15 +160,3 @@ def test_a_thread_whose_times_are_not_known_keeps_its_delay(missing):
     captured[missing][:] = -1
     plan = planned(captured, 1)
     assert (plan["delay_cpu_ns"].tolist(), plan["delay_ns"].tolist()) == ([0, 0], [0, 90 * US])
-
-
-def test_computing_during_an_io_is_shared_before_the_thread_sleeps():
-    """It computes 60 us while its read of 100 us is in flight, waits 5 us for a processor when that is done."""
-    history = History()
-    submit_ns, latency_ns, *times_ns = US * np.array([[0, 120], [100, 1], [0, 40], [0, 0], [0, 5]])
-    number = history.add(np.arange(2), submit_ns, latency_ns, np.zeros(2, int), np.ones(2, int), times_ns)
-    columns = {"compute_ns": np.array([0, 60 * US]), "delay_ns": np.array([0, 20 * US])}
-    result, known = on_processors(columns, 1, 1.0, history, number, np.array([NONE, 0]), np.zeros(2, bool))
-    assert known.tolist() == [False, True]
-    assert {name: column[1] for name, column in result.items()} == {
-        "compute_cpu_ns": 60 * US, "compute_ns": 0, "delay_cpu_ns": 15 * US, "delay_ns": 5 * US}

@@ -38,14 +38,6 @@ def observed(*given, kept=None, reach=None):
     return planned(dependencies, rows(*given), kept=kept), dependencies.counts
 
 
-def test_a_thread_goes_on_when_what_it_waited_for_is_done():
-    plan, counts = observed((0, 100), (130, 50, 1, 0), (200, 10, 1, 1))
-    assert [names(plan, row) for row in range(3)] == [(set(), None), ({0}, 0), ({1}, 1)]
-    assert plan["delay_ns"].tolist() == [0, 30, 20]
-    assert issued(plan, [10, 5, 1]) == [0, 40, 65]
-    assert (counts["waited"], counts["absolute"]) == (2, 1)
-
-
 def test_what_is_issued_without_waiting_follows_the_row_before():
     """Two reads at once, then one that waited for the first of them only: its second chain does not overlap itself."""
     plan, counts = observed((0, 100), (120, 40, 1, 0), (125, 90, 1, 0), (170, 10, 1, 1))
@@ -54,18 +46,6 @@ def test_what_is_issued_without_waiting_follows_the_row_before():
     assert names(plan, 3) == ({1}, 2)
     assert issued(plan, [10, 0, 500, 1]) == [0, 30, 35, 45]
     assert counts["followed"] == 1
-
-
-def test_computing_before_the_thread_slept_stays_on_a_faster_drive():
-    """Read-ahead: submitted at 0, computed until 60, slept until 100, next submitted at 105. Only the sleep shrinks."""
-    given = rows((0, 100), (105, 100, 1, 0), (220, 10, 1, 1), blocked_ns=np.array([0, 40, 140]))
-    plan = planned(Observed(THREADS), given)
-    assert plan["compute_ns"].tolist() == [0, 60, 0]
-    assert plan["delay_ns"].tolist() == [0, 5, 15]
-    assert issued(plan, [100, 100, 10]) == [0, 105, 220]
-    assert issued(plan, [1, 1, 1]) == [0, 65, 81]
-    assert issued(plan, [70, 0, 0]) == [0, 75, 90]
-    assert issued(plan, [500, 500, 0]) == [0, 505, 1020]
 
 
 def test_two_waits_between_two_rows_are_no_computing():
@@ -93,17 +73,6 @@ def test_what_was_blocked_is_counted_by_thread():
 
 
 READ_AHEAD, INHERITED = FLAGS["read_ahead"], FLAGS["inherited"]
-
-
-def test_a_thread_waits_for_all_ios_of_one_wake_up():
-    """Three reads at once, 100 ns asleep until the last is done: on another drive the first takes longest."""
-    given = rows((0, 90), (1, 70), (2, 108), (120, 30, 1, 2), blocked_ns=np.array([0, 0, 0, 100]))
-    plan = planned(Observed(THREADS), given)
-    assert names(plan, 3) == ({0, 1, 2}, 2)
-    assert (plan["compute_ns"][3], plan["delay_ns"][3]) == (8, 10)
-    assert issued(plan, [500, 70, 10, 30]) == [0, 1, 2, 510]
-    assert issued(plan, [5, 300, 10, 30]) == [0, 1, 2, 311]
-    assert issued(plan, [0, 0, 0, 0]) == [0, 1, 2, 20]
 
 
 @pytest.mark.parametrize("make", [lambda: Observed(THREADS), Inferred], ids=["observed", "inferred"])
