@@ -16,8 +16,7 @@ pytestmark = pytest.mark.kernel
 
 MIB = 1 << 20
 DRIVE_BYTES = 64 * MIB
-RECIPE = TWO_DEPTHS.replace("50ms", "300ms").replace(
-    "[[steps]]\neach", '[[steps]]\ndo = "state"\nstate = "full"\n[[steps]]\neach')
+RECIPE = TWO_DEPTHS.replace("50ms", "300ms").replace("steps = [", 'steps = [{ do = "state", state = "full" }, ')
 
 
 @pytest.fixture

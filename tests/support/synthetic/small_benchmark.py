@@ -15,43 +15,21 @@ RECIPE = """
 title = "t"
 explain = "e"
 report = "depths"
-[[steps]]
-do = "state"
-state = "full"
-[[steps]]
-each = { depth = [1, 4] }
-  [[steps.steps]]
-  do = "measure"
-  role = "depth"
-  name = "depth-{depth}"
-    [[steps.steps.streams]]
-    op = "write"
-    block = "64K"
-    depth = "= depth"
-    volume = "1MiB"
-  [[steps.steps]]
-  do = "rest"
-  time = "1ms"
+steps = [
+  { do = "state", state = "full" },
+  { each = { depth = [1, 4] }, steps = [
+    { do = "measure", role = "depth", name = "depth-{depth}", streams = [
+      { op = "write", block = "64K", depth = "= depth", volume = "1MiB" }] },
+    { do = "rest", time = "1ms" }] }]
 """
 TWO_DEPTHS = """
 title = "two depths"
 explain = "writes at random, at two depths"
 report = "depths"
-[parameters.time]
-kind = "time"
-value = "50ms"
-about = "how long each"
-[[steps]]
-each = { depth = [1, 8] }
-do = "measure"
-role = "depth"
-name = "depth {depth}"
-time = "= time"
-  [[steps.streams]]
-  name = "writer"
-  op = "write"
-  block = "4K"
-  depth = "= depth"
+parameters = { time = { kind = "time", value = "50ms", about = "how long each" } }
+steps = [
+  { each = { depth = [1, 8] }, do = "measure", role = "depth", name = "depth {depth}", time = "= time", streams = [
+    { name = "writer", op = "write", block = "4K", depth = "= depth" }] }]
 """
 STEPS = ["state full", "depth-1", "rest", "depth-4", "rest"]
 

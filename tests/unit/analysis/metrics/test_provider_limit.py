@@ -23,16 +23,8 @@ RECIPE = """
 title = "limit"
 explain = "reads or writes at random"
 report = "depths"
-[[steps]]
-do = "measure"
-role = "depth"
-name = "step"
-time = "{seconds}s"
-  [[steps.streams]]
-  name = "stream"
-  op = "{op}"
-  block = "{block}"
-  depth = {depth}
+steps = [{ do = "measure", role = "depth", name = "step", time = "%ds", streams = [
+  { name = "stream", op = "%s", block = "%s", depth = 8 }] }]
 """
 
 
@@ -42,7 +34,7 @@ def measured(command_server, tmp_path_factory):
     @cache
     def run_of(drive, op, block, seconds):
         directory = tmp_path_factory.mktemp("limit")
-        (directory / "limit.toml").write_text(RECIPE.format(op=op, block=block, depth=8, seconds=seconds))
+        (directory / "limit.toml").write_text(RECIPE % (seconds, op, block))
         run_blkreel(command_server, directory, "test", "limit.toml", "--on", drive, "-o", "test")
         (run,) = (directory / "test" / "steps").iterdir()
         return run

@@ -31,30 +31,15 @@ ROUNDS = """
 title = "t"
 explain = "e"
 report = "rounds"
-[[steps]]
-do = "measure"
-role = "round"
-name = "round-{round}"
-each = { round = 8 }
-until_steady = "round"
-  [[steps.streams]]
-  op = "write"
-  block = "64K"
-  volume = "1MiB"
+steps = [
+  { do = "measure", role = "round", name = "round-{round}", each = { round = 8 }, until_steady = "round", streams = [
+    { op = "write", block = "64K", volume = "1MiB" }] }]
 """
-
-
 REPLAYS = """
 title = "t"
 explain = "e"
 report = "trace-passes"
-[[steps]]
-do = "state"
-state = "STATE"
-[[steps]]
-each = { pass_number = 2 }
-do = "replay"
-trace = "TRACE"
+steps = [{ do = "state", state = "STATE" }, { each = { pass_number = 2 }, do = "replay", trace = "TRACE" }]
 """
 
 
@@ -111,7 +96,7 @@ def test_an_interrupted_measurement_is_done_again_and_the_others_are_not(a_test,
 
 
 def test_where_it_matters_an_interrupted_measurement_gets_its_state_again(a_test, tmp_path):
-    text = RECIPE.replace('role = "depth"', 'role = "depth"\nresume_from = "state"')
+    text = RECIPE.replace('role = "depth"', 'role = "depth", resume_from = "state"')
     with pytest.raises(Interrupted):
         a_test(text, engine=FakeEngine(stopped="interrupted", at=4)).run()
     testing = a_test(text)
@@ -147,8 +132,8 @@ def test_rounds_end_once_they_are_steady_and_those_left_are_skipped(a_test, tmp_
 
 
 def test_a_drive_in_the_state_already_is_not_prepared_again(a_test, tmp_path):
-    text = RECIPE.split("[[steps]]\neach")[0]
-    a_test(text + '[[steps]]\ndo = "rest"\ntime = "1ms"\n').run()
+    text = RECIPE.partition("steps = ")[0] + 'steps = [{ do = "state", state = "full" }]'
+    a_test(text.replace("}]", '}, { do = "rest", time = "1ms" }]')).run()
     (tmp_path / "out").rename(tmp_path / "first")
     engine = FakeEngine()
     testing = a_test(text, engine=engine)

@@ -103,8 +103,7 @@ def test_whoever_uses_the_drive_meanwhile_ends_the_test(a_test, target, monkeypa
 
 
 def test_rounds_that_were_skipped_are_wanted_again_with_a_new_state(a_test, target, monkeypatch):
-    text = RECIPE.replace("depth = [1, 4]", "depth = 7").replace('role = "depth"',
-                                                                 'role = "depth"\nuntil_steady = "depth"')
+    text = RECIPE.replace("depth = [1, 4]", "depth = 7").replace('"depth",', '"depth", until_steady = "depth",')
     measure = BenchmarkRunner._measure
     monkeypatch.setattr(BenchmarkRunner, "_measure", lambda self, record: {
         **measure(self, record), "bytes_per_s": 40.0})
@@ -154,7 +153,7 @@ def test_a_drive_that_somebody_else_holds_is_left_alone(a_test, monkeypatch):
 @pytest.mark.parametrize(("state", "made", "test", "kept"), [
     *(("full", {"erase": first}, {"erase": then}, first == then) for first in ("discard", "none")
       for then in ("discard", "none")),
-    *(("client", {"rested_ns": rested_ns}, {"text": RECIPE.replace('state = "full"', 'state = "client"\nidle = "1ms"')},
+    *(("client", {"rested_ns": rested_ns}, {"text": RECIPE.replace('state = "full"', 'state = "client", idle = "1ms"')},
        rested_ns == 10**6) for rested_ns in (10**6, 10**3))])
 def test_a_state_counts_as_there_only_where_it_was_erased_and_rested_as_asked(target, a_test, state, made, test, kept):
     rest = {"rest_ns": made.pop("rested_ns")} if "rested_ns" in made else {}

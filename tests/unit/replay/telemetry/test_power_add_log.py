@@ -16,21 +16,10 @@ RECIPE = """
 title = "two rounds"
 explain = "reads"
 report = "depths"
-[[steps]]
-do = "state"
-state = "data"
-regions = ["all"]
-[[steps]]
-each = { depth = [1, 4] }
-do = "measure"
-role = "depth"
-name = "depth {depth}"
-time = "300ms"
-  [[steps.streams]]
-  op = "read"
-  block = "4K"
-  region = "all"
-  depth = "= depth"
+steps = [
+  { do = "state", state = "data", regions = ["all"] },
+  { each = { depth = [1, 4] }, do = "measure", role = "depth", name = "depth {depth}", time = "300ms", streams = [
+    { op = "read", block = "4K", region = "all", depth = "= depth" }] }]
 """
 
 
