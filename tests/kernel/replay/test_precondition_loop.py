@@ -107,19 +107,6 @@ def test_each_step_ends_with_a_flush_and_none_comes_between(blkreel, loop_drive)
     assert int(stat.read_text().split()[15]) - before == 4, "erasing, filling, overwriting, resting"
 
 
-def test_pts_ends_when_its_rounds_are_steady(blkreel, loop_drive):
-    size = 16 * MIB
-    drive = loop_drive(size)
-    before, _ = counted(drive)
-    state = json.loads(blkreel("precondition", drive, "--state", "pts", "--json").stdout)["state"]
-    (note,) = [note for note in state["notes"] if "rounds" in note]
-    rounds = int(re.search(r"after (\d+) rounds", note)[1])
-    assert 5 <= rounds <= 25
-    assert note.startswith("not steady") <= (rounds == 25)
-    assert counted(drive)[0] - before == 2 * size + rounds * size // 16
-    assert stamped(loop_drive.image_of(drive)).all()
-
-
 def test_data_in_two_spans(blkreel, loop_drive):
     size = 16 * MIB
     drive = loop_drive(size)

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from blkreel.benchmarks.recipe.recipe import load_recipe, parse_recipe
 from blkreel.benchmarks.recipe.run_stream import longest_ns
 from blkreel.benchmarks.recipe.steps import steps_of
-from blkreel.benchmarks.recipe.values import Share, evaluate, read_value
+from blkreel.benchmarks.recipe.values import Share, evaluate
 from blkreel.common.errors import UsageError
 
 GIB = 1 << 30
@@ -199,13 +199,6 @@ def test_no_sum_reaches_anything_but_its_names(text):
     except UsageError:
         return
     assert isinstance(value, int)
-
-
-def test_values_are_read_as_people_write_them():
-    assert read_value("size", "25%") == Share(250_000)
-    assert Share(250_000).of(GIB) == GIB // 4
-    assert read_value("sizes", ["4K", "1MiB"]) == [4096, MIB]
-    assert read_value("times", "30s,5min") == [30 * 10**9, 300 * 10**9]
 
 
 def test_how_long_it_takes_at_most_is_known_but_for_states():

@@ -249,11 +249,6 @@ def test_trace_consistency_is_the_published_method():
               for trace in ("a.parquet", "b.parquet"))))]
 
 
-def test_the_random_writes_of_trace_consistency_are_whole_blocks_of_the_drive():
-    writes = measured("trace-consistency", "writes", block_bytes=4096)
-    assert {stream.block_bytes for step in writes for stream in step.streams} == {4096}
-
-
 def test_trace_consistency_without_a_second_fill():
     assert not measured("trace-consistency", "fill", given={"fills": "1"})
     assert len(measured("trace-consistency", "fill", given={"fills": "3"})) == 2

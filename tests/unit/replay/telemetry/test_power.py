@@ -13,7 +13,7 @@ from blkreel.common.errors import BlkreelError, UsageError
 from blkreel.replay.telemetry.options import TelemetryOptions, parse_sample_hz
 from blkreel.replay.telemetry.power.command import PowerCommand, parse_line
 from blkreel.replay.telemetry.power.log import PowerLog, parse_power_log
-from blkreel.replay.telemetry.power.samples import ClockPairs, cleaned, gaps_of, in_order, integral
+from blkreel.replay.telemetry.power.samples import ClockPairs, cleaned, gaps_of, integral
 
 S = 10**9
 UNIX = 1_800_000_000
@@ -56,17 +56,6 @@ def test_a_pulse_is_measured_exactly():
     assert integral(time_ns, value, int(3.5 * S), 4 * S) == (pytest.approx(2), S // 2)
     assert integral(time_ns, value, 20 * S, 30 * S) == (0, 0)
     assert integral(time_ns[:1], value[:1], 0, 10 * S) == (0, 0)
-
-
-@given(st.lists(st.tuples(st.integers(0, 50), st.floats(0, 9)), max_size=40))
-def test_order_is_made_without_losing_a_time(rows):
-    time_ns, value = np.array([row[0] for row in rows], np.int64), np.array([row[1] for row in rows], float)
-    ordered, values, early, twice = in_order(time_ns, value)
-    assert ordered.tolist() == sorted(set(time_ns.tolist()))
-    assert twice == len(rows) - len(ordered)
-    last = {at: watts for at, watts in rows}
-    assert values.tolist() == [last[at] for at in ordered.tolist()]
-    assert early == sum(b < a for a, b in zip(time_ns.tolist(), time_ns.tolist()[1:], strict=False))
 
 
 def test_clocks_that_drift_apart_are_followed_and_a_jump_is_not():
@@ -209,8 +198,7 @@ def test_a_log_of_any_make_comes_onto_the_runs_clock(tmp_path, text, more):
 def test_an_offset_moves_a_log_and_its_order_does_not_matter(tmp_path_factory, order, offset, absolute):
     zero = UNIX + 10 if absolute else 0
     text = "time,power\n" + "".join(f"{zero + index - offset},{index * index}\n" for index in order)
-    log = log_of(tmp_path_factory.mktemp("log"), text, offset_s=float(offset))
-    found = log.read(PAIRS, START)
+    found = log_of(tmp_path_factory.mktemp("log"), text, offset_s=float(offset)).read(PAIRS, START)
     assert (found.time_ns - START).tolist() == [index * S for index in range(30)]
     assert found.watts.tolist() == [index**2 for index in range(30)]
     assert any("out of order" in note for note in found.notes) == (list(order) != sorted(order))

@@ -175,15 +175,6 @@ def nvme_program(*, lists_logs=True, logs=(0x02, 0xC0, 0xC3), media=True):
     return f'echo "$*" >> ${{0%/*}}/../asked\ncase " $* " in\n{cases}\n*) echo failed >&2; exit 1;;\nesac'
 
 
-def test_media_writes_are_read_from_a_drive_that_lists_the_ocp_log(programs):
-    programs(nvme=nvme_program())
-    of_nvme = smart(NVME)
-    assert of_nvme.find_ocp_logs(asked=False) == ""
-    assert of_nvme.query()["media_bytes_written"] == 4096 and of_nvme.query()["data_units_written"] == 987654321
-    assert of_nvme.latency_log() == {"Feature Status": 1, "Bucket Counter": [1, 2]}
-    assert "smart.media_bytes_written" in {sensor.name for sensor in of_nvme.sensors}
-
-
 @pytest.mark.parametrize("drive", [{"lists_logs": False}, {"logs": (0x02,)}])
 def test_a_drive_that_does_not_list_the_ocp_log_is_asked_for_it_only_on_request(programs, tmp_path, drive):
     """Such a drive counts the query as an error of its own, which monitoring reports."""
