@@ -118,15 +118,6 @@ def test_a_mirror_is_recorded_on_both_of_its_drives(rows_of, nvme_drives, progra
     assert rows.attrs["summary"]["diskstats"]["difference"] == 0
 
 
-def test_errors_of_a_drive_below_have_their_errno(rows_of, dm, loop_over, nvme):
-    """dm-flakey that is always down fails all; the loop device on it hands that on."""
-    flaky = loop_over(dm("blkreel-flaky", f"0 65536 flakey {nvme} 0 0 3600\n"))
-    rows = rows_of(flaky, f"for at in 0 1 2; do dd if={flaky} of=/dev/null bs=4k count=1 skip=$at iflag=direct"
-                          " status=none 2>/dev/null || true; done")
-    assert sorted(set(rows.offset_bytes)) == [0, 4096, 8192]
-    assert set(rows.status) == {-5}
-
-
 def test_a_delay_below_is_latency_above(rows_of, dm, loop_over, nvme):
     slow = loop_over(dm("blkreel-slow", f"0 65536 delay {nvme} 0 300\n"))
     rows = rows_of([slow, nvme], f"dd if={slow} of=/dev/null bs=4k count=3 iflag=direct status=none")

@@ -8,6 +8,7 @@ import shutil
 from contextlib import nullcontext
 from html.parser import HTMLParser
 from pathlib import Path
+from types import SimpleNamespace
 from urllib.parse import unquote
 from xml.etree import ElementTree
 
@@ -55,29 +56,28 @@ class Links(HTMLParser):
 
 @pytest.fixture(scope="module")
 def built(tmp_path_factory):
-    """(catalog, the result that its results were made of, directory of the site, Built)."""
+    """catalog; run, the result that its results were made of; site, its directory."""
     root = tmp_path_factory.mktemp("site")
     catalog, run = fill(root)
     (root / "drives.toml").write_text(FILES)
-    site = build(catalog, root / "site", url="https://example.org/ssd/", title="Lab",
-                 drives_file=drives_file.load(root / "drives.toml"))
-    return catalog, run, root / "site", site
+    build(catalog, root / "site", url="https://example.org/ssd/", title="Lab",
+          drives_file=drives_file.load(root / "drives.toml"))
+    return SimpleNamespace(catalog=catalog, run=run, site=root / "site")
 
 
 @pytest.fixture(scope="module")
 def plain(built, tmp_path_factory):
     """The directory of a site that is built without drives.toml."""
     site = tmp_path_factory.mktemp("plain") / "site"
-    build(built[0], site)
+    build(built.catalog, site)
     return site
 
 
 @pytest.fixture
 def own(built, plain, tmp_path):
-    """A catalog and a site that a test may change."""
-    catalog, run, _, _ = built
-    copied = type(catalog).open(shutil.copytree(catalog.directory, tmp_path / "catalog"))
-    return copied, run, shutil.copytree(plain, tmp_path / "site")
+    """The same, of a catalog and a site that a test may change."""
+    copied = type(built.catalog).open(shutil.copytree(built.catalog.directory, tmp_path / "catalog"))
+    return SimpleNamespace(catalog=copied, run=built.run, site=shutil.copytree(plain, tmp_path / "site"))
 
 
 def names_of(site):
@@ -97,8 +97,7 @@ def rows_of(html, table):
 
 
 def test_all_links_lead_to_files_of_the_site(built):
-    _, _, site, _ = built
-    pages = list(site.rglob("*.html"))
+    pages = list(built.site.rglob("*.html"))
     assert len(pages) == 1 + 3 + 2 + 3 + 2 * 3  # overview, drives, workloads, pairs, and two to embed for each chart
     for page in pages:
         for link in Links(page.read_text()).found:
@@ -122,22 +121,20 @@ def watched(catalog, on_update):
 
 def test_a_build_shows_how_much_of_it_is_done(built, tmp_path):
     shown = []
-    build(watched(built[0], lambda *update: shown.append(update)), tmp_path / "site")
+    build(watched(built.catalog, lambda *update: shown.append(update)), tmp_path / "site")
     assert shown == [("making pages", number, len(shown)) for number in range(1, len(shown) + 1)]
 
 
 def test_names_are_text(built):
-    _, _, site, _ = built
-    for page in site.rglob("*.html"):
+    for page in built.site.rglob("*.html"):
         text = page.read_text()
         assert "<script>alert" not in text and Links(text).tags.count("script") <= 4
-    assert "Söhne" in (site / "index.html").read_text()
+    assert "Söhne" in (built.site / "index.html").read_text()
 
 
 def test_overview_has_the_geometric_mean_and_value_for_money(built):
     """By hand: each workload has factors 1, 0.5 and 0.25, and data rate is better higher."""
-    _, _, site, _ = built
-    html = (site / "index.html").read_text()
+    html = (built.site / "index.html").read_text()
     rows = {row[1]: row for row in rows_of(html, "drives-by-workloads-table")}
     assert rows["Fast"][2] == "100" and rows["Slow"][2] == "25.0"
     assert rows["Fast"][0] == "1" and rows["Slow"][0] == "3"
@@ -171,11 +168,10 @@ def test_a_workload_of_one_drive_leaves_the_others_in_the_overview(tmp_path):
 
 
 def test_the_overview_says_what_it_leaves_out(own, tmp_path, monkeypatch):
-    catalog, run, _ = own
     monkeypatch.setattr("blkreel.benchmarks.site.content.MOST_COLUMNS", 1)
     (tmp_path / "drives.toml").write_text(FILES.replace('currency = "EUR"', 'currency = "USD"', 1))
-    put(catalog, result_of(run, 900, "Model of a drive", WORKLOADS[0], 1, simulated=True))
-    content = content_of(catalog.result_table().to_pylist(), catalog.metric_table(),
+    put(own.catalog, result_of(own.run, 900, "Model of a drive", WORKLOADS[0], 1, simulated=True))
+    content = content_of(own.catalog.result_table().to_pylist(), own.catalog.metric_table(),
                          drives_file.load(tmp_path / "drives.toml"))
     page = pages.Maker(content, "Lab").index()
     assert page.notices == ("Prices are left out: they are in several currencies, EUR, USD.",)
@@ -186,14 +182,13 @@ def test_the_overview_says_what_it_leaves_out(own, tmp_path, monkeypatch):
 
 
 def test_commands_list_the_values_that_a_mean_is_of(own):
-    catalog, _, _ = own
-    content = content_of(catalog.result_table().to_pylist(), catalog.metric_table())
+    content = content_of(own.catalog.result_table().to_pylist(), own.catalog.metric_table())
     condition = content.conditions[0]
     command = next(column.recompute for column in pages.Maker(content, "Lab").chart(condition).table.columns
                    if column.title == condition.metric.title)
     *words, checksum = command.split()
     assert words == ["blkreel", "results", "list", "--catalog", "DIR", "--workload"]
-    listed = matching(catalog.result_table(), (), (checksum,)).to_pylist()
+    listed = matching(own.catalog.result_table(), (), (checksum,)).to_pylist()
     assert sorted(row["headline_value"] for row in listed) == sorted(
         value for each in condition.standings for value in each.values)
     drive = next(drive for drive in content.drives if drive.label == HOSTILE)
@@ -204,9 +199,8 @@ def test_commands_list_the_values_that_a_mean_is_of(own):
 
 def test_values_are_those_of_the_tables(built):
     """Against plain pandas over the tables of the catalog."""
-    catalog, _, _, _ = built
-    content = content_of(catalog.result_table().to_pylist(), catalog.metric_table())
-    frame = pd.read_parquet(catalog.directory / "tables/results.parquet")
+    content = content_of(built.catalog.result_table().to_pylist(), built.catalog.metric_table())
+    frame = pd.read_parquet(built.catalog.directory / "tables/results.parquet")
     means = frame.groupby(["workload_title", "label"], observed=True).headline_value.apply(
         lambda values: math.exp(sum(map(math.log, values)) / len(values)))
     assert len(content.conditions) == len(WORKLOADS)
@@ -220,8 +214,7 @@ def test_values_are_those_of_the_tables(built):
 
 
 def test_a_page_of_a_pair_has_ratio_and_interval(built):
-    _, _, site, _ = built
-    (page,) = (site / "pairs").glob("fast-*--slow-*.html")
+    (page,) = (built.site / "pairs").glob("fast-*--slow-*.html")
     rows = rows_of(page.read_text(), "by-workload-table")
     assert [row[0] for row in rows] == list(WORKLOADS)
     for row in rows:
@@ -230,24 +223,22 @@ def test_a_page_of_a_pair_has_ratio_and_interval(built):
 
 
 def test_a_drive_has_the_metrics_of_its_newest_results(built):
-    catalog, _, site, _ = built
-    html = page_of(site, "drives", "fast").read_text()
+    html = page_of(built.site, "drives", "fast").read_text()
     rows = {row[0]: row for row in rows_of(html, "all-metrics-table")}
     assert rows["I/Os"][1:3] == ["1,500", "1,500"]  # counts, as such
-    newest = max((row for row in catalog.result_table().to_pylist() if row["label"] == "Fast"
+    newest = max((row for row in built.catalog.result_table().to_pylist() if row["label"] == "Fast"
                   and row["workload_title"] == WORKLOADS[0]), key=lambda row: (row["started_at"], row["id"]))
     assert f'results/{newest["id"]}.json' in html
     assert {row[4] for row in rows.values()} == {
-        row["key"] for row in catalog.metric_table().to_pylist() if row["id"] == newest["id"]}
+        row["key"] for row in built.catalog.metric_table().to_pylist() if row["id"] == newest["id"]}
 
 
 def test_a_difference_has_a_color_only_where_the_results_show_it(built):
-    catalog, run, _, _ = built
-    rows = catalog.result_table().to_pylist()
-    close = result_of(run, 950, "Slow", WORKLOADS[0], 1.0)  # one result as fast as the best, beside two slow ones
+    rows = built.catalog.result_table().to_pylist()
+    close = result_of(built.run, 950, "Slow", WORKLOADS[0], 1.0)  # one result as fast as the best, beside two slow ones
 
     def tied(rows):
-        content = content_of(rows, catalog.metric_table())
+        content = content_of(rows, built.catalog.metric_table())
         chart = pages.Maker(content, "Lab").index().sections[0].charts[0]
         return {(cell["entry"], cell["column"]): cell["depth"] == 0 for cell in chart.spec["data"]["values"]}
 
@@ -259,11 +250,10 @@ def test_a_difference_has_a_color_only_where_the_results_show_it(built):
 
 def test_a_site_names_no_fastest_drive_beside_one_with_a_single_result(built):
     """Although the second differs from the best."""
-    catalog, _, _, _ = built
-    rows = catalog.result_table().to_pylist()
-    slow = content_of(rows, catalog.metric_table()).conditions[0].standings[-1]
+    rows = built.catalog.result_table().to_pylist()
+    slow = content_of(rows, built.catalog.metric_table()).conditions[0].standings[-1]
     content = content_of([row for row in rows if row["id"] not in [row["id"] for row in slow.rows[:-1]]],
-                         catalog.metric_table())
+                         built.catalog.metric_table())
     doubt = "; one result does not show a difference to Slow"
     assert pages.Maker(content, "Lab").condition(content.conditions[0]).answer.sentence.endswith(doubt)
     sentence = pages.Maker(content, "Lab").index().answer.sentence
@@ -282,16 +272,14 @@ def test_drives_as_fast_as_each_other_share_a_place(tmp_path):
 
 
 def test_raw_files_are_those_of_the_catalog(built):
-    catalog, _, site, _ = built
-    copied = {path.name: path.read_bytes() for path in (site / "results").iterdir()}
-    assert copied == {path.name: path.read_bytes() for path in catalog.results.iterdir()}
+    copied = {path.name: path.read_bytes() for path in (built.site / "results").iterdir()}
+    assert copied == {path.name: path.read_bytes() for path in built.catalog.results.iterdir()}
 
 
 @pytest.mark.parametrize("name", ["overview", "game-load"])
 def test_a_chart_has_each_form(built, name):
-    _, _, site, _ = built
-    stem = name if name == "overview" else page_of(site, "workloads", name).stem
-    files = {path.name.removeprefix(stem): path.read_bytes() for path in (site / "embed").glob(f"{stem}*")}
+    stem = name if name == "overview" else page_of(built.site, "workloads", name).stem
+    files = {path.name.removeprefix(stem): path.read_bytes() for path in (built.site / "embed").glob(f"{stem}*")}
     widths = {suffix: int.from_bytes(files[suffix][16:20], "big") for suffix in (".png", "@2x.png")}
     assert files[".png"].startswith(b"\x89PNG") and widths["@2x.png"] == 2 * widths[".png"]
     spec = json.loads(files[".vl.json"])
@@ -303,57 +291,52 @@ def test_a_chart_has_each_form(built, name):
 
 
 def test_the_feed_names_each_result_once_the_newest_first(built):
-    catalog, _, site, _ = built
-    feed = ElementTree.parse(site / "feed.xml").getroot()
+    feed = ElementTree.parse(built.site / "feed.xml").getroot()
     entries = feed.findall(f"{ATOM}entry")
     assert {each.findtext(f"{ATOM}id").rpartition(":")[2] for each in entries} == {
-        path.stem for path in catalog.results.iterdir()}
+        path.stem for path in built.catalog.results.iterdir()}
     dates = [each.findtext(f"{ATOM}updated") for each in entries]
     assert dates == sorted(dates, reverse=True) and feed.findtext(f"{ATOM}updated") == dates[0]
     for each in entries:
         link = each.find(f"{ATOM}link").get("href")
-        assert link.startswith("https://example.org/ssd/drives/") and (site / link[24:]).is_file()
+        assert link.startswith("https://example.org/ssd/drives/") and (built.site / link[24:]).is_file()
     assert any(HOSTILE in each.findtext(f"{ATOM}title") for each in entries)
 
 
 def test_a_second_build_writes_nothing(own):
-    catalog, _, site = own
-    before = {name: (site / name).stat().st_mtime_ns for name in names_of(site)}
-    again = build(catalog, site)
+    before = {name: (own.site / name).stat().st_mtime_ns for name in names_of(own.site)}
+    again = build(own.catalog, own.site)
     assert (again.written, again.removed) == (0, 0)
-    assert before == {name: (site / name).stat().st_mtime_ns for name in names_of(site)}
+    assert before == {name: (own.site / name).stat().st_mtime_ns for name in names_of(own.site)}
 
 
 def test_a_new_result_changes_the_pages_that_show_it(own):
-    catalog, run, site = own
-    before = {name: (site / name).read_bytes() for name in names_of(site)}
+    before = {name: (own.site / name).read_bytes() for name in names_of(own.site)}
     # Without a date it is not in the list of the newest, and in no feed.
-    put(catalog, result_of(run, 900, "Slow", WORKLOADS[0], 0.25, started_at=None))
-    build(catalog, site)
-    after = {name: (site / name).read_bytes() for name in names_of(site)}
+    put(own.catalog, result_of(own.run, 900, "Slow", WORKLOADS[0], 0.25, started_at=None))
+    build(own.catalog, own.site)
+    after = {name: (own.site / name).read_bytes() for name in names_of(own.site)}
     changed = {name for name in after if after[name] != before.get(name)} - {"manifest.json"}
-    assert str(page_of(site, "workloads", "photo-import").relative_to(site)) not in changed
+    assert str(page_of(own.site, "workloads", "photo-import").relative_to(own.site)) not in changed
     assert not any(name.startswith("embed/photo-import") for name in changed)
-    assert {"index.html", str(page_of(site, "drives", "slow").relative_to(site))} <= changed
+    assert {"index.html", str(page_of(own.site, "drives", "slow").relative_to(own.site))} <= changed
 
 
 def test_pages_of_removed_results_go_and_edited_ones_stay(own):
-    catalog, _, site = own
-    edited = page_of(site, "drives", "slow")
+    edited = page_of(own.site, "drives", "slow")
     edited.write_text("mine")
-    (site / "drives" / "note.txt").write_text("also mine")
-    gone = [row["id"] for row in catalog.result_table().to_pylist() if row["label"] == "Slow"]
+    (own.site / "drives" / "note.txt").write_text("also mine")
+    gone = [row["id"] for row in own.catalog.result_table().to_pylist() if row["label"] == "Slow"]
     for id_ in gone:
-        catalog.path_of(id_).unlink()
-    again = build(catalog, site)
-    assert again.edited == (str(edited.relative_to(site)),) and edited.read_text() == "mine"
-    assert (site / "drives" / "note.txt").exists()
-    assert not [name for name in names_of(site) if "slow-" in name and name != str(edited.relative_to(site))]
-    assert not any((site / "results" / f"{id_}.json").exists() for id_ in gone)
+        own.catalog.path_of(id_).unlink()
+    again = build(own.catalog, own.site)
+    assert again.edited == (str(edited.relative_to(own.site)),) and edited.read_text() == "mine"
+    assert (own.site / "drives" / "note.txt").exists()
+    assert not [name for name in names_of(own.site) if "slow-" in name and name != str(edited.relative_to(own.site))]
+    assert not any((own.site / "results" / f"{id_}.json").exists() for id_ in gone)
 
 
 def test_an_ended_build_is_completed(own, monkeypatch, tmp_path):
-    catalog, _, _ = own
     done = []
 
     def step(_, number, total):
@@ -362,36 +345,34 @@ def test_an_ended_build_is_completed(own, monkeypatch, tmp_path):
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        build(watched(catalog, step), tmp_path / "other")
+        build(watched(own.catalog, step), tmp_path / "other")
     assert not (tmp_path / "other" / "feed.xml").exists()
-    build(catalog, tmp_path / "other")
+    build(own.catalog, tmp_path / "other")
     assert names_of(tmp_path / "other") == names_of(tmp_path / "site")
 
 
 def test_a_killed_build_does_not_hide_what_it_wrote(own, monkeypatch):
     """A title of the same length, and back: sizes and earlier checksums would say that nothing is to be done."""
-    catalog, _, site = own
-    build(catalog, site, title="Lab A")
-    before = {name: (site / name).read_bytes() for name in names_of(site)}
+    build(own.catalog, own.site, title="Lab A")
+    before = {name: (own.site / name).read_bytes() for name in names_of(own.site)}
 
     def step(_, number, total):
         if number == total - 1:
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        build(watched(catalog, step), site, title="Lab B")
-    assert "Lab B" in (site / "index.html").read_text()
-    build(catalog, site, title="Lab A")
-    assert {name: (site / name).read_bytes() for name in names_of(site)} == before
+        build(watched(own.catalog, step), own.site, title="Lab B")
+    assert "Lab B" in (own.site / "index.html").read_text()
+    build(own.catalog, own.site, title="Lab A")
+    assert {name: (own.site / name).read_bytes() for name in names_of(own.site)} == before
 
 
 def test_other_directories_are_left_alone(own, tmp_path):
-    catalog, _, _ = own
     other = tmp_path / "home"
     other.mkdir()
     (other / "index.html").write_text("mine")
     with pytest.raises(UsageError, match="exists and is not a site; name another output"):
-        build(catalog, other)
+        build(own.catalog, other)
     assert names_of(other) == {"index.html"}
 
 
@@ -400,41 +381,38 @@ def test_other_directories_are_left_alone(own, tmp_path):
     ({"state": {"name": "data", "spans": [[0, 40_000_000]], "span_bytes": 40_000_000}}, "data, 40 MB written")])
 def test_results_that_differ_in_an_input_are_no_repetitions(own, account, words):
     """The map of a run follows the size of the drive, and needs no option to differ."""
-    catalog, run, _ = own
-    metadata = {**run["metadata"], "run": {**run["metadata"]["run"], **account}}
-    put(catalog, result_of(run, 902, "Slow", WORKLOADS[0], 25.0, metadata=metadata))
-    content = content_of(catalog.result_table().to_pylist(), catalog.metric_table())
+    metadata = {**own.run["metadata"], "run": {**own.run["metadata"]["run"], **account}}
+    put(own.catalog, result_of(own.run, 902, "Slow", WORKLOADS[0], 25.0, metadata=metadata))
+    rows = own.catalog.result_table().to_pylist()
+    content = content_of(rows, own.catalog.metric_table())
     usual, other = (condition for condition in content.conditions if condition.title == WORKLOADS[0])
     assert [len(usual.of("Slow").values), len(other.of("Slow").values)] == [2, 1]
     assert words in other.detail and words not in usual.detail
     with pytest.raises(UsageError, match="2 kinds of inputs: "):
-        selected([row for row in catalog.result_table().to_pylist() if row["label"] == "Slow"], Selection(WORKLOADS[0]))
+        selected([row for row in rows if row["label"] == "Slow"], Selection(WORKLOADS[0]))
 
 
 def test_a_label_of_several_units_names_them(own):
     """The facts were those of the newest result, and the value of all."""
-    catalog, run, site = own
     for number, unit, firmware in ((903, "1a", "1.0"), (904, "2b", "2.0")):
-        drive = {**run["drive"], "unit": unit, "firmware": firmware, "capacity_bytes": number * 10**9}
-        put(catalog, variant(result_of(run, number, "Slow", WORKLOADS[0], 0.25), number, label="Slow", drive=drive))
-    build(catalog, site)
-    html = page_of(site, "drives", "slow").read_text()
-    words = " ".join(re.sub(r"<[^>]*>", " ", html).split())
+        drive = {**own.run["drive"], "unit": unit, "firmware": firmware, "capacity_bytes": number * 10**9}
+        result = result_of(own.run, number, "Slow", WORKLOADS[0], 0.25)
+        put(own.catalog, variant(result, number, label="Slow", drive=drive))
+    build(own.catalog, own.site)
+    words = " ".join(re.sub(r"<[^>]*>", " ", page_of(own.site, "drives", "slow").read_text()).split())
     assert re.search(r"firmware [^ ]*,? ?1\.0, 2\.0", words) and "903 GB, 904 GB" in words
 
 
 def test_results_without_a_value_are_counted(own):
-    catalog, run, site = own
-    put(catalog, result_of(run, 901, "Slow", WORKLOADS[0], 0.25, verdict={**run["verdict"], "level": "invalid"}))
-    again = build(catalog, site)
-    assert again.left_out == {"invalid": 1}
-    assert "Left out: 1 result invalid." in (site / "index.html").read_text()
-    assert Path(site / "results").is_dir()
+    verdict = {**own.run["verdict"], "level": "invalid"}
+    put(own.catalog, result_of(own.run, 901, "Slow", WORKLOADS[0], 0.25, verdict=verdict))
+    assert build(own.catalog, own.site).left_out == {"invalid": 1}
+    assert "Left out: 1 result invalid." in (own.site / "index.html").read_text()
+    assert Path(own.site / "results").is_dir()
 
 
 def test_an_empty_catalog_makes_no_site(built, tmp_path):
-    catalog, _, _, _ = built
-    empty = type(catalog).open(tmp_path / "catalog", create=True)
+    empty = type(built.catalog).open(tmp_path / "catalog", create=True)
     with pytest.raises(UsageError, match="no results"):
         build(empty, tmp_path / "site")
     assert not (tmp_path / "site").exists()
