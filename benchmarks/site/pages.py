@@ -296,7 +296,8 @@ class Maker:
         if len(ranked) > _CHARTED:
             notes.append(f"The chart has the best {_CHARTED} of {len(ranked)} drives; the table has all.")
         if content.compared_workloads > len(columns):
-            notes.append(f"Of the {content.compared_workloads} workloads the {len(columns)} with most drives in common.")
+            notes.append(f"Of the {content.compared_workloads} workloads the {len(columns)} with most drives in "
+                         "common.")
         if any(condition.simulated != columns[0].simulated for condition in content.conditions):
             notes.append("Only simulated drives; real ones are on the pages of the workloads." if columns[0].simulated
                          else "Without simulated drives; they are on the pages of the workloads.")

@@ -8,7 +8,7 @@ from blkreel.common.console import notice
 from blkreel.traces.format.trace import Trace
 
 device_option = click.option("--device", type=int, metavar="N",
-                             help="Device of a trace with several devices, by its number: blkreel info.")
+                             help="Number of a device of the trace: blkreel info.")
 
 
 def note_numbers(trace: Trace, numbers: Iterable[int | None]) -> None:

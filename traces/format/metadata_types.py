@@ -379,12 +379,12 @@ class Background:
     """stream: of its rows. spec: as given to --background; words: the same for a sentence. part: of the drive, in
     bytes.
 
-    asked_bytes_s: mean rate of its writes, of its reads if it writes less than 1 % of what it reads. ios: completed in all, bytes: written in
-    all, with the lead. sha256: of its trace.
-    reached_bytes_s: bytes completed during the foreground / its time. reached_share: the bytes
-    completed / those due since its start, the most over its last tenth; at most 1, None if none was due before. outstanding_share: share of the
-    foreground's time with a write outstanding. phase: of its period at which it started; period_ns: None for an even
-    rate.
+    asked_bytes_s: mean rate of its writes, of its reads if it writes less than 1 % of what it reads. ios: completed in
+    all, bytes: written in all, with the lead. sha256: of its trace.
+    reached_bytes_s: bytes completed during the foreground / its time. reached_share: the bytes completed / those due
+    since its start, the most over its last tenth; at most 1, None if none was due before. outstanding_share: share of
+    the foreground's time with a write outstanding. phase: of its period at which it started; period_ns: None for an
+    even rate.
     """
 
     stream: int = 0

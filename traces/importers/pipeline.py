@@ -15,7 +15,7 @@ from blkreel import __version__
 from blkreel.common.errors import TraceError, UsageError, did_you_mean
 from blkreel.common.files.output_lock import spool_of
 from blkreel.common.files.safe_files import caller_of_sudo
-from blkreel.common.units import counted, format_count, format_ns, format_share
+from blkreel.common.units import counted, format_ns, format_share
 from blkreel.traces.format.metadata_types import COARSE_CLOCK_NS
 from blkreel.traces.format.schema import (
     LENGTH_LIMIT_BYTES,

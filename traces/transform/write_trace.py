@@ -111,8 +111,8 @@ def _complete(columns: dict[str, Any], labels: np.ndarray | None) -> dict[str, n
     if "think_ns" in columns:
         wrong |= linked & (think_ns != typed["think_ns"])
     if wrong.any():
-        raise UsageError(f"{counted(int(wrong.sum()), 'row')}: think_ns is not the time from the completion of waited_on to "
-                         f"submit_ns (first at row {int(np.argmax(wrong)):,})",
+        raise UsageError(f"{counted(int(wrong.sum()), 'row')}: think_ns is not the time from the completion of "
+                         f"waited_on to submit_ns (first at row {int(np.argmax(wrong)):,})",
                          "drop the column think_ns to compute it, or waited_on to write no dependencies")
     rank = np.empty(count, np.int64)
     rank[order] = np.arange(count)

@@ -61,10 +61,10 @@ def _table(with_background: Sequence[Datum], measure: Metric, alone: Metric, tit
                Column("slowdown", "Slowdown", "number", "×", SLOWDOWN_BY_WRITES.formula, better="lower"),
                Column("low", "Interval, low", "number", "×"), Column("high", "Interval, high", "number", "×"),
                Column("reached", BACKGROUND_REACHED.title, "share", "%", BACKGROUND_REACHED.formula, better="higher"),
-               Column("rate", "Background", "rate", "MB/s", "bytes written during the workload / its time; of several runs the "
-                      "least"),
-               Column("background_p99", "Background p99", "time", "ns", "latency of its writes; of several runs the most",
-                      better="lower"),
+               Column("rate", "Background", "rate", "MB/s", "bytes written during the workload / its time; of several "
+                      "runs the least"),
+               Column("background_p99", "Background p99", "time", "ns",
+                      "latency of its writes; of several runs the most", better="lower"),
                *EXPOSURE_COLUMNS, Column("runs", "Runs", "count"))
     rows = []
     for entry in with_background:

@@ -14,8 +14,8 @@ from rich.markup import escape
 
 from blkreel.analysis.report import present
 from blkreel.cli.options import completion
-from blkreel.cli.options.device import device_option, note_numbers
 from blkreel.cli.options.detail import detail_options
+from blkreel.cli.options.device import device_option, note_numbers
 from blkreel.cli.options.telemetry import telemetry_options
 from blkreel.cli.options.types import NOT_TRUSTWORTHY, OutputPath, SectionedCommand, as_json, force, no_live, payload
 from blkreel.cli.ui.live_task import live_progress

@@ -27,8 +27,8 @@ def test_what_counts_is_what_completed_while_the_foreground_ran(batch_rows):
     """One write is in flight at the begin and one at the end, one failed, and one is of another stream."""
     spans = []
     background = SimpleNamespace(
-        number=1, counted_op="write", sha256=lambda: None, spec=SimpleNamespace(text="a"), words=lambda: "a", part=Part(0, 1),
-        asked_bytes_s=1.0, phase=0.0, period_ns=None,
+        number=1, counted_op="write", sha256=lambda: None, spec=SimpleNamespace(text="a"), words=lambda: "a",
+        part=Part(0, 1), asked_bytes_s=1.0, phase=0.0, period_ns=None,
         due_bytes=lambda begin_ns, ends_ns: spans.append((begin_ns, ends_ns[0], ends_ns[-1])) or 220 + ends_ns * 0)
     backgrounds = Backgrounds([background], S, S)
     for begin in range(0, len(ROWS), batch_rows):

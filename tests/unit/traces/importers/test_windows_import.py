@@ -30,7 +30,7 @@ def test_every_locale_gives_the_same_rows(run, separator, point, grouping):
 
 
 def test_groups_of_two_digits_and_single_bytes_are_read(run):
-    """Of Indian locales, as in 12,28,800, and of Windows-1252: all I/Os from 100,000 or 1,000 bytes on were rejected."""
+    """Of Indian locales, as in 12,28,800, and of Windows-1252: all I/Os of 100,000 or 1,000 bytes were rejected."""
     indian = re.sub(rb'"(\d),(\d)(\d\d),(\d{3})"', rb'"\1\2,\3,\4"', wpa(IOS, ",", ".", ","))
     indian = re.sub(rb'"(\d)(\d\d),(\d{3})"', rb'"\1,\2,\3"', indian)
     assert b'"12,28,800"' in indian
