@@ -74,8 +74,8 @@ class BackgroundTotals:
         due_bytes = self._background.due_bytes(self._begin_ns, ends_ns)
         if not due_bytes[0]:
             return None
-        return min(1.0, max(self._bytes_until(end_ns) / due for end_ns, due in
-                            zip(ends_ns.tolist(), due_bytes.tolist(), strict=True)))
+        return min(1.0, max(self._bytes_until(int(end_ns)) / int(due) for end_ns, due in
+                            zip(ends_ns, due_bytes, strict=True)))
 
     def account(self, end_ns: int, lead_ns: int, *, is_final: bool) -> metadata_types.Background:
         """is_final: False of a run that goes on, without the share reached, which reads the plan again."""

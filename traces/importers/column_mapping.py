@@ -293,10 +293,10 @@ class ColumnMapping(SourceFormat):
         return np.asarray(self._values(name, np.where(bad, INVALID, numbers)))
 
     def _batch(self, values: dict[str, np.ndarray | pa.Array], positions: np.ndarray) -> Batch:
-        tid, cpu, submit_ns, latency_ns = (values.get(name) for name in ("tid", "cpu", "time", "latency"))
+        tid, cpu, submit_ns, latency_ns = values.get("tid"), values.get("cpu"), values["time"], values.get("latency")
         if self.stamped_at == "completion":
             # Without a latency it is unknown when the I/O was issued.
-            latency_ns = np.where(latency_ns < 0, INVALID, latency_ns)
+            latency_ns = np.where(values["latency"] < 0, INVALID, values["latency"])
             submit_ns = np.where(submit_ns == INVALID, INVALID, submit_ns - latency_ns.clip(0, 1 << 61))
         return Batch(submit_ns, values["offset"], values["length"],
                      mapped(values["op"], self._op).astype(np.int8), positions, latency_ns=latency_ns,

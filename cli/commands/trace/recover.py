@@ -47,7 +47,7 @@ def command(output: Path, force: bool, as_json: bool) -> None:
     if as_json:
         print_json({"version": 1, "path": str(path) if path else None, "rows": rows,
                     "telemetry": str(telemetry) if telemetry else None})
-    elif path:
+    elif path and rows is not None:
         print(f"{printable(path)}: {counted(rows, 'I/O')} recovered")
     else:
         print(f"{printable(telemetry)}: recovered")
