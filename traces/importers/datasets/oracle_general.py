@@ -17,6 +17,7 @@ from blkreel.traces.importers.source_format import INVALID, Batch, ImportOptions
 _RECORD = np.dtype([("time", "<u4"), ("object", "<u8"), ("size", "<u4"), ("next", "<i8")])
 _BATCH_RECORDS = 1 << 17
 _SAMPLE_RECORDS = 100
+_MOST_RECORDS = 1 << 34  # of a file: text and pairs of 32-bit numbers are larger as 64-bit numbers
 _NEVER = (-1, np.iinfo(np.int64).max)  # values of `next` without a later access
 
 
@@ -33,7 +34,8 @@ class OracleGeneral(SourceFormat):
         if count < 2:
             return 0.0
         records = np.frombuffer(head, _RECORD, count)
-        later = (records["next"] > np.arange(count)) | np.isin(records["next"], _NEVER)
+        later = (records["next"] > np.arange(count)) & (records["next"] < _MOST_RECORDS) \
+            | np.isin(records["next"], _NEVER)
         steps = np.diff(records["time"].astype(np.int64), prepend=int(records["time"][0]))
         plausible = later & (records["size"] > 0) & (records["size"] < 1 << 30) & (steps >= 0) & (steps < 1 << 20)
         return float(plausible.mean())

@@ -2,6 +2,7 @@
 
 import random
 import re
+import struct
 
 import numpy as np
 import pytest
@@ -167,6 +168,10 @@ def test_an_unknown_file_names_the_formats_and_the_closest(run):
     with pytest.raises(TraceError) as refused:
         run(log)
     assert "closest" not in str(refused.value) and "--format" not in str(refused.value)
+    # Lines of 24 bytes, and pairs of 32-bit numbers, were oracle-general, and refused for want of a --block-size.
+    for data in ("1700000000,1234567,4096\n" * 60, struct.pack("<300I", *range(300))):
+        with pytest.raises(TraceError, match="unknown format"):
+            run(data)
     with pytest.raises(UsageError, match="no such format: msrc; did you mean 'msr'"):
         run(log, "msrc")
 
