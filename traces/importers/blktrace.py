@@ -93,15 +93,22 @@ def _decode(files: list[Path], without_requests: list[str], output: Path, force:
 
 def _metadata(files: list[Path], end: Totals, without_requests: list[str], warnings: list[str]) -> Metadata:
     pair = end["stream"]["clock_pair"]
+    has_completions = _has_completions(end)
     return {
         "writer": f"blkreel {__version__}", "source_format": "blktrace", "clock": "monotonic",
         "epoch_ns": end["epoch_ns"], "clock_resolution_ns": 1, "clock_pairs": [pair] if pair else [],
         "capture_layer": "bio" if without_requests else "request", "queue_time_source": "blktrace",
         "devices": [_device(drive, files) for drive in end["drives"]], "duration_ns": end["stopped_ns"],
         "lost": end["lost"], "unmatched": end["ledger"]["unmatched"],
-        "in_flight_at_start": end["ledger"]["in_flight_at_start"], "in_flight_at_end": end["in_flight_at_end"],
-        "ledger": end["ledger"], "import_warnings": warnings,
+        "in_flight_at_start": end["ledger"]["in_flight_at_start"], "ledger": end["ledger"],
+        "in_flight_at_end": end["in_flight_at_end"] if has_completions else None, "import_warnings": warnings,
+        **({} if has_completions else {"source_lacks": ["latency"]}),
     }
+
+
+def _has_completions(end: Totals) -> bool:
+    """Whether any were recorded; not by `blktrace -a issue`."""
+    return any(drive["completed"] for drive in end["drives"])
 
 
 def _device(drive: DriveTotals, files: list[Path]) -> dict[str, Any]:
@@ -134,9 +141,13 @@ def _warnings(files: list[Path], end: Totals) -> list[str]:
         (stream["from_issuer"], "I/Os have the thread that issued them: their entry into the block layer was not seen"),
         (stream["backward_steps"], "events are out of order within their file"),
         (stream["cut_bytes"], "bytes at the end of files are an incomplete event: blktrace was killed"),
-        (stream["unnumbered"], "files mix sequence numbers of several devices: lost events cannot be counted"),
     ]
     warnings = [f"{count:,} {what}" for count, what in counts if count]
+    if stream["unnumbered"]:
+        warnings.append("sequence numbers of several devices are mixed in "
+                        f"{counted(stream['unnumbered'], 'file')}: lost events cannot be counted")
+    if not _has_completions(end):
+        warnings.append("the files have no completion events: no I/O has a latency")
     named = {file.resolve() for file in files}
     if unnamed := sorted({str(near) for file in files for near in _parts_beside(file)
                           if near.stat().st_size and near.resolve() not in named}):
