@@ -41,15 +41,18 @@ class _Table:
     dropped_drives: int = 0
 
 
-def comparison_lines(document: Document, detail: Detail, width: int, more_lines: int = 0) -> list[str]:
-    """A comparison as lines of rich markup. more_lines: what the caller prints behind them."""
+def comparison_lines(document: Document, detail: Detail, width: int, more_lines: int = 0,
+                     under_test: str | None = None) -> list[str]:
+    """A comparison as lines of rich markup. more_lines: what the caller prints behind them. under_test: label of the
+    drive under test."""
     sections = document["sections"]
     if detail.everything:
-        return [*_head(document, width), *_everything(sections, width), *_verdicts(sections, detail, width)]
+        return [*_head(document, width), *_everything(sections, width, under_test),
+                *_verdicts(sections, detail, width)]
     head = _head(document, width)
     closing = _verdicts(sections, detail, width)
     room = MOST_LINES - len(head) - len(_verdicts(sections, Detail(), width)) - more_lines - _HINT_LINES
-    table = _fitted(sections, width, room)
+    table = _fitted(sections, width, room, under_test)
     hints = []
     if table.dropped_columns or table.dropped_drives:
         parts = [units.counted(count, name) for count, name in (
@@ -131,20 +134,23 @@ def _head(document: Document, width: int) -> list[str]:
             *(f"[bold]{line}[/]" for line in over)]
 
 
-def _fitted(sections: Sequence[Document], width: int, room: int) -> _Table:
+def _fitted(sections: Sequence[Document], width: int, room: int, under_test: str | None) -> _Table:
     """The sections in at most `room` lines."""
-    for with_answer in (True, False):
-        tables = [_section_table(section, width, len(section["entries"]), with_answer) for section in sections]
+    for with_answers in (True, False):
+        answers = [sentence(section, under_test) if with_answers else "" for section in sections]
+        tables = [_section_table(section, width, len(section["entries"]), answer)
+                  for section, answer in zip(sections, answers, strict=True)]
         if sum(len(table.lines) for table in tables) <= room:
             return _joined(tables)
     if len(sections) == 1:
         (section,) = sections
-        above = len(_section_table(section, width, 1, True).lines) - 1
-        return _section_table(section, width, max(1, room - above), True)
+        answer = sentence(section, under_test)
+        above = len(_section_table(section, width, 1, answer).lines) - 1
+        return _section_table(section, width, max(1, room - above), answer)
     if (matrix := _matrix(sections, width, room)):
         return matrix
     rows = max(1, room // len(sections) - _FEWEST_ROWS)
-    tables = [_section_table(section, width, rows, False) for section in sections]
+    tables = [_section_table(section, width, rows, "") for section in sections]
     lines = 0
     for count, table in enumerate(tables):
         lines += len(table.lines)
@@ -160,7 +166,7 @@ def _joined(tables: Sequence[_Table]) -> _Table:
                   max(table.dropped_drives for table in tables))
 
 
-def _section_table(section: Document, width: int, rows: int, with_answer: bool) -> _Table:
+def _section_table(section: Document, width: int, rows: int, answer: str) -> _Table:
     """One row per drive, the best first where there are more than two; before it the title and the answer."""
     entries, columns = section["entries"], columns_of(section["entries"])
     ordered = _in_order(entries, columns)
@@ -176,8 +182,8 @@ def _section_table(section: Document, width: int, rows: int, with_answer: bool) 
     chosen = fitting([first, verdict, *values], width)
     table = [chosen[0], *chosen[2:], verdict] if verdict in chosen else chosen
     dropped = len(values) - len(table) + 2
-    answer = [f"[bold]{line}[/]" for line in _wrapped(sentence(section), width)] if with_answer else []
-    lines = [*_wrapped(section["title"], width), *answer, *lines_of(table)]
+    lines = [*_wrapped(section["title"], width), *(f"[bold]{line}[/]" for line in _wrapped(answer, width)),
+             *lines_of(table)]
     return _Table(lines, dropped, len(entries) - len(ordered))
 
 
@@ -206,7 +212,7 @@ def _matrix(sections: Sequence[Document], width: int, room: int) -> _Table | Non
     return _Table(lines, max(len(columns_of(section["entries"])) for section in sections) - 1)
 
 
-def _everything(sections: Sequence[Document], width: int) -> Iterator[str]:
+def _everything(sections: Sequence[Document], width: int, under_test: str | None) -> Iterator[str]:
     """All drives, the best first where there are more than two, with all columns, intervals and comparisons."""
     for section in sections:
         columns = columns_of(section["entries"])
@@ -220,7 +226,7 @@ def _everything(sections: Sequence[Document], width: int) -> Iterator[str]:
         table.append(TextColumn("verdict", [entry["verdict"]["level"] for entry in entries], right=False,
                                 styles=[_LEVEL_STYLE[entry["verdict"]["level"]] for entry in entries]))
         yield from _wrapped(section["title"], width)
-        yield from _wrapped(sentence(section), width)
+        yield from _wrapped(sentence(section, under_test), width)
         for part in in_parts(table, width):
             yield from lines_of(part)
         yield from _comparisons(section, width)

@@ -389,8 +389,8 @@ def _throughput(context: ChartContext) -> Chart | None:
     parts = [(words, lambda drive, words=words: path if writer_words[drive.key] == words else (
         "nothing",)) for words in dict.fromkeys(keep)]
     behind = [key for key, words in writer_words.items() if words == "writer fell behind"]
-    whose = "of every drive" if len(behind) == len(writer_words) > 1 else f"of {', '.join(behind)}"
-    notes = [f"The writer fell behind {whose}: fewer writes than planned ran during the reads."] if behind else []
+    where = "every drive" if len(behind) == len(writer_words) > 1 else ", ".join(behind)
+    notes = [f"On {where} the writer fell behind: fewer writes than planned ran during the reads."] if behind else []
     return ranking(context, "read-throughput", "Read throughput under background writes", MB_S, parts,
                    _with_writer(table, writer_words, context), reads, notes=notes, order_path=lambda drive: path,
                    text_of=lambda drive: reads.value_unit.text(drive.value(*path).value or 0))

@@ -13,6 +13,7 @@ from blkreel.analysis.report import present, terminal
 from blkreel.analysis.report.document import entry
 from blkreel.analysis.report.export import View
 from blkreel.analysis.report.page.compare_page import Attached
+from blkreel.analysis.report.page.drive_facts import chosen, models_of
 from blkreel.analysis.scale import Fleet, ReadOptions, measure_fleet
 from blkreel.analysis.scale.partial_cache import PartialCache
 from blkreel.benchmarks.results.directory import is_test
@@ -143,7 +144,8 @@ def command(runs: tuple[Location, ...], catalog: Path | None, drive_texts: tuple
         def show(console: Console) -> None:
             verdicts = _benchmark_verdicts(document, detail, console.width)
             more_lines = len(verdicts) + len(catalog_lines) + (1 if output else 0)
-            console.print_lines(terminal.comparison_lines(document, detail, console.width, more_lines))
+            under_test = chosen(view.highlight, models_of(document["sections"]))
+            console.print_lines(terminal.comparison_lines(document, detail, console.width, more_lines, under_test))
             console.print_lines(verdicts)
 
     def show_with_catalog(console: Console) -> None:

@@ -10,6 +10,7 @@ from small_trace import new_trace
 from synthetic_runs import write_run
 
 from blkreel.analysis.report import present, terminal
+from blkreel.analysis.report.export import View
 from blkreel.analysis.report.answer import reasons, sentence
 from blkreel.analysis.report.columns import columns_of
 from blkreel.common.console import Detail
@@ -65,6 +66,14 @@ def test_every_number_is_whole(documents, drives, width, detail):
     assert max(map(cell_len, table)) <= width
     if not detail.everything:
         assert len(lines) <= 25
+
+
+@pytest.mark.parametrize("detail", [Detail(), Detail(everything=True)], ids=["default", "all"])
+def test_the_terminal_judges_the_drive_under_test_as_the_document_does(run_paths, documents, detail):
+    labels = [entry["label"] for entry in documents[2]["sections"][0]["entries"]]
+    answers = [present.compare(run_paths[:2], view=View(highlight=label))["answer"]["sentence"] for label in labels]
+    tables = [plain(terminal.comparison_lines(documents[2], detail, 1000, under_test=label)) for label in labels]
+    assert answers[0] != answers[1] and all(answer in table for answer, table in zip(answers, tables, strict=True))
 
 
 def test_traces_without_reads_have_the_columns_of_their_writes(tmp_path):
