@@ -76,6 +76,14 @@ def beside_sentence(entry: Document) -> str:
     return text
 
 
+def without_slowdown(entry: Document) -> str:
+    """Why no slowdown is stated of runs with a baseline; empty if it is, and without a baseline."""
+    if entry["headline"][SLOWDOWN_BY_WRITES.key]["value"] is not None:
+        return ""
+    why: str = (entry.get("exposure") or {}).get("why") or ""
+    return why if any(Run.of(run).baseline for run in entry["runs"]) else ""
+
+
 def slowdown_words(entry: Document) -> str:
     """`+21 %, +18 to +24 % over 6 pairs`."""
     figure = entry["headline"][SLOWDOWN_BY_WRITES.key]

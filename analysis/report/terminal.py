@@ -14,12 +14,14 @@ from blkreel.analysis.metrics.definitions.registry import CLASS_METRICS, METRICS
 from blkreel.analysis.metrics.partials.boundary_state import CLASSES
 from blkreel.analysis.stats.ranking import ENOUGH_RUNS
 from blkreel.common import units
+from blkreel.common.binning import grouped
 from blkreel.common.console import Detail
 from blkreel.common.printable import within_sentence
 from blkreel.common.text_table import TextColumn, fitting, in_parts, lines_of, shortened, wrapped
 from blkreel.common.verdict import LEVELS
 
 from .answer import in_order, reasons, sentence
+from .beside import without_slowdown
 from .columns import WITHHELD, Column, columns_of, idle_words, is_withheld, missing, remark_of, state_words, value_of
 from .verdict import Document
 from .workloads import percent
@@ -265,6 +267,10 @@ def _verdicts(sections: Sequence[Document], detail: Detail, width: int) -> list[
         more = f" and {len(invalid) - _NAMED_RUNS} more" if len(invalid) > _NAMED_RUNS else ""
         leave_out = "; leave out: --drop-invalid" if len(invalid) < len(runs) else ""
         lines += _wrapped(f"invalid: {named}{more}{leave_out}", width)
+    withheld = grouped((why, entry["label"]) for section in sections for entry in section["entries"]
+                       if (why := without_slowdown(entry)))
+    for why, labels in withheld.items():
+        lines += _wrapped(f"{', '.join(labels)}: {why}", width)
     if detail.verbose:
         for run in runs:
             verdict = run["verdict"]

@@ -4,8 +4,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
-from blkreel.analysis.metrics.definitions.headline import SLOWDOWN_BY_WRITES
-from blkreel.analysis.report.beside import beside_sentence
+from blkreel.analysis.report.beside import beside_sentence, without_slowdown
 from blkreel.analysis.report.columns import exposure_words, headline_of
 from blkreel.common.console import Detail
 from blkreel.common.files.json_file import print_json
@@ -163,9 +162,8 @@ def repetition_lines(document: Mapping[str, Any], detail: Detail, width: int) ->
         return summary_lines(document, detail, width)
     entry = document["entry"]
     words = [beside] if (beside := beside_sentence(entry)) else metric_words(entry)
-    run = Run.of(entry["runs"][0])
-    why = exposure_words(entry) if run.baseline and entry["headline"][SLOWDOWN_BY_WRITES.key]["value"] is None else ""
-    return [*_in_one_line(f"{entry['runs'][0]['path']}: ", words, width), *wrapped(f"  {why}", width),
+    return [*_in_one_line(f"{entry['runs'][0]['path']}: ", words, width),
+            *wrapped(f"  {without_slowdown(entry)}", width),
             *(f"  {line}" for line in verdict_lines(_of_one_run(entry["verdict"]), detail, width - 2))]
 
 

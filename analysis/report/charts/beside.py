@@ -10,7 +10,7 @@ from blkreel.analysis.charts.spec import Axis, Datum
 from blkreel.analysis.metrics.definitions.headline import ALONE, BACKGROUND_REACHED, SLOWDOWN_BY_WRITES
 from blkreel.analysis.metrics.definitions.metric import Metric
 from blkreel.analysis.report.answer import noun, usable
-from blkreel.analysis.report.beside import measure_of, of_entry, over_phases, slowdown_words
+from blkreel.analysis.report.beside import measure_of, of_entry, over_phases, slowdown_words, without_slowdown
 from blkreel.analysis.report.commands import path_of
 from blkreel.analysis.stats.ranking import ENOUGH_RUNS
 from blkreel.traces.format.metadata_types import Run
@@ -35,10 +35,11 @@ def beside(entries: Sequence[Datum], id_: str) -> Chart | None:
     text = (f"Upper bar: alone. Lower bar: beside {words}; at the right the slowdown."
             if any(bar.base is not None for bar in bars) else "")
     absent = [entry["label"] for entry in entries if entry["label"] not in {bar.entry for bar in bars}]
-    notes = (f"Without a value: {', '.join(absent)}.",) if absent else ()
+    notes = [f"Without a value: {', '.join(absent)}."] if absent else []
+    notes += [f"{entry['label']}: {why}." for entry in ordered if (why := without_slowdown(entry))]
     return Chart(id_, title, _table(with_background, measure, alone, title),
                  bar_rows(f"{title} by drive, the least first", bars, style, Axis(what, "ns", "linear")), "lower", text,
-                 notes)
+                 tuple(notes))
 
 
 def _beside(entry: Datum, measure: Metric, alone: Metric) -> float | None:
@@ -75,6 +76,8 @@ def _table(with_background: Sequence[Datum], measure: Metric, alone: Metric, tit
             "reached": usable(entry, BACKGROUND_REACHED), "rate": _worst(entry, "reached_bytes_s", min, 1e6),
             "background_p99": _worst(entry, "latency_p99_ns", max), **exposure_values(entry), "runs": entry["n"]}
         why = {name: "not measured" for name, value in values.items() if value is None}
+        if withheld := without_slowdown(entry):
+            why |= {name: withheld for name in ("alone", "slowdown") if values[name] is None}
         if entry["n"] < ENOUGH_RUNS and slowdown["value"] is not None:
             why |= {name: f"n={entry['n']}: too few runs" for name in ("low", "high") if values[name] is None}
         rows.append(Row(values, entry["label"], why, path=path_of(entry)))

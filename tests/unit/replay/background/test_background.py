@@ -340,7 +340,13 @@ def test_repetitions_without_a_slowdown_give_the_reason(blkreel, tmp_path, trace
     result = blkreel("replay", tmp_path / "load.parquet", "--on", DRIVE, "--background", "writes=500KB/s",
                      "--background-lead", "1s", "--baseline", "-o", tmp_path / "runs", "--repeat", "2", check=False)
     text = " ".join(result.stdout.split())
-    assert text.count("of the reads: no slowdown can be measured; use a background that writes more") == 2, text
+    why = "of the reads: no slowdown can be measured; use a background that writes more"
+    assert text.count(why) == 2, text
+    compared = blkreel("compare", tmp_path / "runs", "--json", env={"COLUMNS": "1000"})
+    (entry,) = json.loads(compared.stdout)["sections"][0]["entries"]
+    chart = beside_chart([entry], "beside")
+    assert any(why in note for note in chart.notes) and why in chart.table.rows[0].why["slowdown"]
+    assert why in blkreel("compare", tmp_path / "runs", env={"COLUMNS": "1000"}).stdout
 
 
 def test_a_simulated_drive_is_replayed_at_five_phases(blkreel, tmp_path, trace):
