@@ -5,9 +5,9 @@ machine. How near a replay is to the program itself on a real fast drive is a ma
 measurements/replay/dependent.py.
 """
 
-import shutil
 import sys
 import tempfile
+from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
@@ -35,6 +35,25 @@ ONE_AT_A_TIME = ["fio, think time", "computing"]
 OTHERS = ["thread pool", "sqlite", "make, gcc"]
 
 
+@pytest.fixture
+def directory(require_root):
+    """In memory, for an image and what is made on it."""
+    if not Path("/dev/fuse").exists():
+        pytest.skip("needs /dev/fuse: modprobe fuse")
+    with tempfile.TemporaryDirectory(dir=MEMORY, prefix="blkreel-test-") as place:
+        yield Path(place)
+
+
+@contextmanager
+def on_slow_drive(directory, latency_ns):
+    """A drive with the contents of a file of the directory; skips where none can be made."""
+    try:
+        with slow_drive(directory / "contents", latency_ns) as drive:
+            yield drive
+    except CannotMake as reason:
+        pytest.skip(str(reason))
+
+
 # Asks for a page, computes, and needs the page then.
 COMPUTE_NS = 5_000_000
 READS = 10
@@ -50,25 +69,16 @@ for offset in range(0, {READS} << 20, 1 << 20):
 """
 
 
-def test_computing_during_an_io_takes_its_time_on_a_faster_drive(require_root, blkreel):
+def test_computing_during_an_io_takes_its_time_on_a_faster_drive(blkreel, directory):
     """The thread falls asleep after its computing: the rest of the latency is blocked time, and goes."""
-    if not Path("/dev/fuse").exists():
-        pytest.skip("needs /dev/fuse: modprobe fuse")
-    directory = Path(tempfile.mkdtemp(dir=MEMORY, prefix="blkreel-test-"))
-    try:
-        empty_image(directory / "contents", 64 << 20)
-        with slow_drive(directory / "contents", 20 * COMPUTE_NS) as drive:
-            blkreel("capture", drive, "--cold", "-o", directory / "slow.parquet", "--", sys.executable, "-c", READER,
-                    drive)
-        rows = open_trace(directory / "slow.parquet").table().to_pandas()
-        replay(directory / "slow.parquet", FAST, "dependent", directory / "run")
-        records = open_trace(directory / "run").table(["submit_ns", "source_row"]).to_pandas()
-        rows = rows[own_rows(directory / "slow.parquet")].tail(READS)
-        submit_ns = records.set_index("source_row").submit_ns[rows.index].to_numpy()
-    except CannotMake as reason:
-        pytest.skip(str(reason))
-    finally:
-        shutil.rmtree(directory)
+    empty_image(directory / "contents", 64 << 20)
+    with on_slow_drive(directory, 20 * COMPUTE_NS) as drive:
+        blkreel("capture", drive, "--cold", "-o", directory / "slow.parquet", "--", sys.executable, "-c", READER, drive)
+    rows = open_trace(directory / "slow.parquet").table().to_pandas()
+    replay(directory / "slow.parquet", FAST, "dependent", directory / "run")
+    records = open_trace(directory / "run").table(["submit_ns", "source_row"]).to_pandas()
+    rows = rows[own_rows(directory / "slow.parquet")].tail(READS)
+    submit_ns = records.set_index("source_row").submit_ns[rows.index].to_numpy()
     assert len(rows) == READS and (rows["flags"] & FLAGS["read_ahead"] != 0).all()
     # Where other work held the thread up, the page was there before it slept, and it waited for nothing.
     waited = rows.waited_on.to_numpy()[1:] == rows.index.to_numpy()[:-1]
@@ -83,28 +93,19 @@ WAVE, WAVES = 4, 16
 
 
 @pytest.mark.parametrize("engine", ["libaio", "io_uring"])
-def test_a_wait_for_several_ios_ends_with_the_slowest_of_another_drive(require_root, blkreel, program, engine):
+def test_a_wait_for_several_ios_ends_with_the_slowest_of_another_drive(blkreel, program, directory, engine):
     """The slow drive takes equally long for each read; on the simulated one it varies which read is the last."""
-    if not Path("/dev/fuse").exists():
-        pytest.skip("needs /dev/fuse: modprobe fuse")
     fio = program("fio")
-    directory = Path(tempfile.mkdtemp(dir=MEMORY, prefix="blkreel-test-"))
-    try:
-        empty_image(directory / "contents", 64 << 20)
-        with slow_drive(directory / "contents", SLOW_NS) as drive:
-            blkreel("capture", drive, "-o", directory / "slow.parquet", "--", fio, "--name=waves",
-                    f"--filename={drive}", f"--ioengine={engine}", "--direct=1", "--rw=randread", "--bs=4k",
-                    f"--iodepth={WAVE}", f"--iodepth_batch_submit={WAVE}", f"--iodepth_batch_complete_min={WAVE}",
-                    f"--number_ios={WAVE * WAVES}", "--size=100%", "--thread", f"--output={directory / 'fio'}")
-        own = own_rows(directory / "slow.parquet")
-        rows = open_trace(directory / "slow.parquet").table().to_pandas()[own].tail(WAVE * WAVES)
-        replay(directory / "slow.parquet", f"{FAST},read_spread=0.5/1/10/30/60/100/300", "dependent",
-               directory / "run")
-        records = open_trace(directory / "run").table(["submit_ns", "latency_ns", "source_row"]).to_pandas()
-    except CannotMake as reason:
-        pytest.skip(str(reason))
-    finally:
-        shutil.rmtree(directory)
+    empty_image(directory / "contents", 64 << 20)
+    with on_slow_drive(directory, SLOW_NS) as drive:
+        blkreel("capture", drive, "-o", directory / "slow.parquet", "--", fio, "--name=waves",
+                f"--filename={drive}", f"--ioengine={engine}", "--direct=1", "--rw=randread", "--bs=4k",
+                f"--iodepth={WAVE}", f"--iodepth_batch_submit={WAVE}", f"--iodepth_batch_complete_min={WAVE}",
+                f"--number_ios={WAVE * WAVES}", "--size=100%", "--thread", f"--output={directory / 'fio'}")
+    own = own_rows(directory / "slow.parquet")
+    rows = open_trace(directory / "slow.parquet").table().to_pandas()[own].tail(WAVE * WAVES)
+    replay(directory / "slow.parquet", f"{FAST},read_spread=0.5/1/10/30/60/100/300", "dependent", directory / "run")
+    records = open_trace(directory / "run").table(["submit_ns", "latency_ns", "source_row"]).to_pandas()
     assert len(rows) == WAVE * WAVES and rows.tid.nunique() == 1
     records = records.set_index("source_row").loc[rows.index]
     complete_ns, replayed_ns = rows.submit_ns + rows.latency_ns, records.submit_ns + records.latency_ns
@@ -125,37 +126,28 @@ def test_a_wait_for_several_ios_ends_with_the_slowest_of_another_drive(require_r
 
 
 @pytest.fixture
-def traced(require_root, program, request):
-    """The trace of a program on the slow drive, and a directory in memory."""
+def trace(directory, program, request):
+    """The trace of a program on the slow drive."""
     (chosen,) = [one for one in PROGRAMS if one.name == request.param]
     for name, package in (("chrt", "util-linux"), ("mkfs.ext4", "e2fsprogs"), *chosen.needs):
         program(name, package)
-    if not Path("/dev/fuse").exists():
-        pytest.skip("needs /dev/fuse: modprobe fuse")
     assert BLKREEL.exists()
-    directory = Path(tempfile.mkdtemp(dir=MEMORY, prefix="blkreel-test-"))
-    try:
-        chosen.make_image(directory / "contents")
-        for _ in range(5):
-            with slow_drive(directory / "contents", SLOW_NS) as drive:
-                capture(chosen, drive, directory / "slow.parquet")
-            # The kernel runs no BPF program in some interrupts: a rare I/O has no completion.
-            if not open_trace(directory / "slow.parquet").metadata["ledger"]["reused"]:
-                break
-        yield directory / "slow.parquet", directory
-    except CannotMake as reason:
-        pytest.skip(str(reason))
-    finally:
-        shutil.rmtree(directory)
+    chosen.make_image(directory / "contents")
+    for _ in range(5):
+        with on_slow_drive(directory, SLOW_NS) as drive:
+            capture(chosen, drive, directory / "slow.parquet")
+        # The kernel runs no BPF program in some interrupts: a rare I/O has no completion.
+        if not open_trace(directory / "slow.parquet").metadata["ledger"]["reused"]:
+            break
+    return directory / "slow.parquet"
 
 
-@pytest.mark.parametrize("traced", ONE_AT_A_TIME, indirect=True)
-def test_a_replay_takes_the_programs_own_time_and_the_drives(traced):
+@pytest.mark.parametrize("trace", ONE_AT_A_TIME, indirect=True)
+def test_a_replay_takes_the_programs_own_time_and_the_drives(trace, directory):
     """All gaps between a completion and the next submit to the nanosecond, and the new drive's latency of each I/O.
 
     Where something else held the thread up, it computed after its I/O, or slept for none: that time stays, too.
     """
-    trace, directory = traced
     own = own_rows(trace)
     rows = open_trace(trace).table(["submit_ns", "latency_ns", "waited_on", "blocked_ns"]).to_pandas()[own]
     submit_ns, latency_ns = rows.submit_ns.to_numpy(), rows.latency_ns.to_numpy()
@@ -176,10 +168,9 @@ def test_a_replay_takes_the_programs_own_time_and_the_drives(traced):
     assert (records.latency_ns - FAST_NS < 1000).all()
 
 
-@pytest.mark.parametrize("traced", OTHERS, indirect=True)
-def test_what_it_waits_for_is_known(traced):
+@pytest.mark.parametrize("trace", OTHERS, indirect=True)
+def test_what_it_waits_for_is_known(trace, directory):
     """Also through other threads and processes: nearly every I/O has a cause, and a replay is rid of the slow drive."""
-    trace, directory = traced
     own = own_rows(trace)
     rows = open_trace(trace).table(["waited_on", "submit_ns", "latency_ns"]).to_pandas()[own]
     assert (rows.waited_on[1:] >= 0).mean() >= 0.95

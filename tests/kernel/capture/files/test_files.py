@@ -17,9 +17,13 @@ MIB = 1 << 20
 
 
 @pytest.fixture
-def mounted(loop_drive, tmp_path, program):
-    """(drive, directory): a file system on a scratch drive, with a file of 8 MiB that is in no cache."""
-    drive = loop_drive(128 << 20)
+def drive(loop_drive):
+    return loop_drive(128 << 20)
+
+
+@pytest.fixture
+def directory(drive, tmp_path, program):
+    """A file system on the drive, with a file of 8 MiB that is in no cache."""
     # Nothing is left for the kernel to write by itself.
     subprocess.run([program("mkfs.ext4", "e2fsprogs"), "-q", "-F", "-E", "lazy_itable_init=0,lazy_journal_init=0",
                     drive], check=True)
@@ -37,7 +41,7 @@ def mounted(loop_drive, tmp_path, program):
             os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
         subprocess.run(["umount", directory], check=True)
         subprocess.run(["mount", drive, directory], check=True)
-        yield drive, directory
+        yield directory
     finally:
         subprocess.run(["umount", "--lazy", directory], check=False)
 
@@ -61,8 +65,7 @@ READERS = {
 
 
 @pytest.mark.parametrize(("reader", "kind"), [*((reader, "tp_btf") for reader in READERS), ("mapped", "raw_tp")])
-def test_what_was_read(blkreel, mounted, tmp_path, reader, kind):
-    drive, directory = mounted
+def test_what_was_read(blkreel, drive, directory, tmp_path, reader, kind):
     rows = captured(blkreel, drive, tmp_path / "t.parquet", f"cd {directory}; {READERS[reader]}", "--programs", kind)
     reads = rows[(rows.op == OPS["read"]) & (rows.path == directory / "there")]
     assert set(reads.inode) == {(directory / "there").stat().st_ino}
@@ -92,9 +95,8 @@ def long_paths(directory):
         yield path, names
 
 
-def test_paths_of_any_length_and_depth(blkreel, mounted, tmp_path):
+def test_paths_of_any_length_and_depth(blkreel, drive, directory, tmp_path):
     """Whole, or cut at their begin and marked."""
-    drive, directory = mounted
     files = dict(long_paths(directory))
     subprocess.run(["sync", "--file-system", directory], check=True)
     (tmp_path / "list").write_text("\n".join(map(str, files)))
@@ -146,10 +148,9 @@ def assert_files_agree(rows, places):
 
 
 @KINDS
-def test_requests_with_data_of_several_files_are_marked(blkreel, mounted, program, tmp_path, kind):
+def test_requests_with_data_of_several_files_are_marked(blkreel, drive, directory, program, tmp_path, kind):
     """Held against the places of the files on the drive."""
     program("filefrag", "e2fsprogs")
-    drive, directory = mounted
     script = (f"cd {directory}; for i in $(seq 120); do head -c $((i % 7 * 3000 + 4000)) /dev/urandom > small$i; done; "
               "dd if=/dev/zero of=large bs=1M count=4 status=none; sync --file-system .")
     rows = captured(blkreel, drive, tmp_path / "t.parquet", script, "--programs", kind)
@@ -160,8 +161,7 @@ def test_requests_with_data_of_several_files_are_marked(blkreel, mounted, progra
     assert assert_files_agree(rows[rows.op == OPS["write"]], places_of_files(directory)) > 0
 
 
-def test_a_file_system_that_is_mounted_elsewhere_meanwhile(blkreel, mounted, tmp_path):
-    drive, directory = mounted
+def test_a_file_system_that_is_mounted_elsewhere_meanwhile(blkreel, drive, directory, tmp_path):
     (directory / "second").write_bytes(os.urandom(MIB))
     subprocess.run(["umount", directory], check=True)
     subprocess.run(["mount", drive, directory], check=True)
@@ -178,9 +178,8 @@ def test_a_file_system_that_is_mounted_elsewhere_meanwhile(blkreel, mounted, tmp
         subprocess.run(["mount", drive, directory], check=False)
 
 
-def test_a_file_of_a_mount_namespace_that_blkreel_does_not_see(blkreel, mounted, program, tmp_path):
+def test_a_file_of_a_mount_namespace_that_blkreel_does_not_see(blkreel, drive, directory, program, tmp_path):
     """Its path begins at the root of its file system, and must not look like a path of this one."""
-    drive, directory = mounted
     subprocess.run(["umount", directory], check=True)
     inner = f"mount {drive} {directory}; dd if={directory}/there of=/dev/null bs=64k iflag=direct status=none"
     try:
@@ -192,9 +191,8 @@ def test_a_file_of_a_mount_namespace_that_blkreel_does_not_see(blkreel, mounted,
     assert paths == ["(other namespace) /there"]
 
 
-def test_a_directory_of_a_file_system_that_is_mounted_alone(blkreel, mounted, tmp_path):
+def test_a_directory_of_a_file_system_that_is_mounted_alone(blkreel, drive, directory, tmp_path):
     """As the subvolumes of btrfs are, and the volumes of a container."""
-    drive, directory = mounted
     (directory / "deep/er/inner").write_bytes(os.urandom(MIB))
     subprocess.run(["sync", "--file-system", directory], check=True)
     alone = tmp_path / "alone"
@@ -211,9 +209,8 @@ def test_a_directory_of_a_file_system_that_is_mounted_alone(blkreel, mounted, tm
 
 
 @KINDS
-def test_writeback_is_of_who_wrote(blkreel, mounted, tmp_path, kind):
+def test_writeback_is_of_who_wrote(blkreel, drive, directory, tmp_path, kind):
     """The writer has long ended when a kernel thread writes its data out."""
-    drive, directory = mounted
     before = int(Path("/proc/sys/vm/dirty_writeback_centisecs").read_text())
     # Until it is written out: the sectors written by the drive, in the kernel's count.
     script = (f"written() {{ set -- $(cat /sys/block/{Path(drive).name}/stat); echo $7; }}; before=$(written); "
@@ -232,8 +229,7 @@ def test_writeback_is_of_who_wrote(blkreel, mounted, tmp_path, kind):
     assert (written["flags"] & FLAGS["deferred"] != 0).all()
 
 
-def test_a_direct_write_is_nobody_elses(blkreel, mounted, tmp_path):
-    drive, directory = mounted
+def test_a_direct_write_is_nobody_elses(blkreel, drive, directory, tmp_path):
     rows = captured(blkreel, drive, tmp_path / "t.parquet",
                     f"dd if=/dev/zero of='{directory}/name with ü' bs=1M count=2 oflag=direct status=none")
     written = rows[rows.path == directory / "name with ü"]
@@ -241,9 +237,8 @@ def test_a_direct_write_is_nobody_elses(blkreel, mounted, tmp_path):
     assert not (written["flags"] & FLAGS["deferred"]).any()
 
 
-def test_files_of_other_drives_are_not_told(blkreel, mounted, tmp_path):
+def test_files_of_other_drives_are_not_told(blkreel, drive, directory, tmp_path):
     """Names may be private: only those of the captured drive's own I/O are kept."""
-    drive, directory = mounted
     rows = captured(blkreel, drive, tmp_path / "t.parquet",
                     f"dd if=/dev/zero of={tmp_path}/secret bs=1M count=2 status=none; cat {directory}/there >/dev/null")
     files = open_trace(tmp_path / "t.parquet").metadata["files"]
@@ -253,8 +248,7 @@ def test_files_of_other_drives_are_not_told(blkreel, mounted, tmp_path):
     assert "dd" not in set(rows.comm)
 
 
-def test_only_files_of_the_workload_are_named(blkreel, mounted, tmp_path):
-    drive, directory = mounted
+def test_only_files_of_the_workload_are_named(blkreel, drive, directory, tmp_path):
     read, wait = "dd of=/dev/null bs=64k count=1 iflag=direct status=none if=", "until [ -e {} ]; do sleep 0.05; done"
     (directory / "secret").write_bytes(os.urandom(MIB))
     subprocess.run(["sync", "--file-system", directory], check=True)
@@ -267,8 +261,7 @@ def test_only_files_of_the_workload_are_named(blkreel, mounted, tmp_path):
     assert [entry["path"] for entry in metadata["files"]] == [str(directory / "there")]
 
 
-def test_without_the_option_no_names(blkreel, mounted, tmp_path):
-    drive, directory = mounted
+def test_without_the_option_no_names(blkreel, drive, directory, tmp_path):
     blkreel("capture", drive, "-o", tmp_path / "t.parquet", "--",
             "dd", f"if={directory}/there", "of=/dev/null", "bs=64k", "count=4", "status=none")
     found = open_trace(tmp_path / "t.parquet")
