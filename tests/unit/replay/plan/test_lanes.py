@@ -60,6 +60,14 @@ def plan_of(trace, target, pace=ORIGINAL, idle=ALL_IDLE, **options):
     return plan_trace(trace, target, pace=pace, idle=idle, **options)
 
 
+def account_of(plan):
+    """That of its pace, once all rows are planned."""
+    counts = PlannedCounts()
+    for lane in plan.lanes(counts):
+        rows_of(lane)
+    return plan.pace_account(counts)
+
+
 @pytest.mark.parametrize(("factor", "expected"), [(2, [0, 500, 1000]), (0.5, [0, 2000, 4000]), (3, [0, 333, 667])])
 def test_a_scaled_replay_divides_all_times(trace, image, factor, expected):
     plan = plan_of(trace(submit_ns=np.array([5, 1005, 2005])), image(), scaled(factor))
@@ -184,22 +192,15 @@ def test_read_ahead_is_counted_of_what_the_load_time_covers(trace, image):
     own, read_ahead = FLAGS["own"], FLAGS["read_ahead"]
     opened = trace(submit_ns=np.arange(8) * 200, stream=np.array([0, 1] * 4), due_ns=-1, burst=-1, source_row=-1,
                    tid=5, flags=np.array([own | read_ahead] * 3 + [own] * 3 + [read_ahead] * 2))
-    plan = plan_of(opened, image(), DEPENDENT, stream_paces={1: DEPENDENT})
-    counts = PlannedCounts()
-    for lane in plan.lanes(counts):
-        rows_of(lane)
-    assert plan.pace_account(counts)["read_ahead"] == {"ios": 6, "read_ahead_ios": 3, "blocked_unknown_ios": 3,
-                                                       "in_time_ios": None, "used_by_mapping_ios": 0}
+    assert account_of(plan_of(opened, image(), DEPENDENT, stream_paces={1: DEPENDENT}))["read_ahead"] == {
+        "ios": 6, "read_ahead_ios": 3, "blocked_unknown_ios": 3, "in_time_ios": None, "used_by_mapping_ios": 0}
     assert plan_of(opened, image()).pace_account()["read_ahead"] is None
 
 
 def test_read_ahead_of_a_plan_without_the_writes_is_a_share_of_the_reads(trace, image):
     opened = trace(submit_ns=np.arange(6) * 200, tid=5, op=np.array([0, 1, 1, 0, 1, 1]),
                    flags=np.array([1, 0, 0, 0, 0, 0]) * FLAGS["read_ahead"])
-    plan = plan_of(opened, image(), DEPENDENT, without=("writes",))
-    counts = PlannedCounts()
-    rows_of(plan.lanes(counts)[0])
-    account = plan.pace_account(counts)["read_ahead"]
+    account = account_of(plan_of(opened, image(), DEPENDENT, without=("writes",)))["read_ahead"]
     assert (account["ios"], account["read_ahead_ios"]) == (2, 1)
 
 
@@ -208,10 +209,7 @@ def test_read_ahead_that_nothing_waited_for_is_counted(trace, image, own, in_tim
     """Rows 1, 3, 4 and 6 are read-ahead; row 5 waits for 3, and row 6 is of another program if any is workload I/O."""
     flags = np.array([0, 1, 0, 1, 1, 0, 1]) * FLAGS["read_ahead"] | np.array([1] * 6 + [0]) * own
     opened = trace(submit_ns=np.arange(7) * 200, tid=5, waited_on=np.array([-1, 0, 0, 2, 2, 3, 3]), flags=flags)
-    plan = plan_of(opened, image(), DEPENDENT)
-    counts = PlannedCounts()
-    rows_of(plan.lanes(counts)[0])
-    assert plan.pace_account(counts)["read_ahead"]["in_time_ios"] == in_time
+    assert account_of(plan_of(opened, image(), DEPENDENT))["read_ahead"]["in_time_ios"] == in_time
 
 
 @pytest.mark.parametrize(("ledger", "ios"), [({"uses_mapped": 1}, 1), ({"uses_mapped": 9}, 2), ({}, 0), (None, 0)])
@@ -221,10 +219,7 @@ def test_uses_that_the_capture_saw_by_their_mapping_are_counted(trace, image, le
                    used_ns=np.array([150, -2, 150, -2]), used_by=np.array([5, -1, 5, -1]), used_think_ns=-1,
                    used_blocked_ns=-1)
     opened.metadata["ledger"] = ledger
-    plan = plan_of(opened, image(), DEPENDENT)
-    counts = PlannedCounts()
-    rows_of(plan.lanes(counts)[0])
-    assert plan.pace_account(counts)["read_ahead"]["used_by_mapping_ios"] == ios
+    assert account_of(plan_of(opened, image(), DEPENDENT))["read_ahead"]["used_by_mapping_ios"] == ios
 
 
 @pytest.mark.parametrize(("own", "asleep", "waiting"), [(FLAGS["own"], 0.5, 0.2), (0, 0.3333, 0.1333)])
@@ -236,10 +231,7 @@ def test_the_shares_of_sleep_and_waits_are_those_between_the_rows_of_a_thread(tr
                    flags=np.array([1, 0, 1, 1, 0, 0, 1]) * own, blocked_ns=0,
                    slept_ns=np.array([50, 9, 350, 450, 9, -1, 650]),
                    runnable_ns=np.array([30, 0, 150, 150, 0, -1, 270]))
-    plan = plan_of(opened, image(), DEPENDENT)
-    counts = PlannedCounts()
-    rows_of(plan.lanes(counts)[0])
-    account = plan.pace_account(counts)
+    account = account_of(plan_of(opened, image(), DEPENDENT))
     assert (account["asleep_share"], account["waiting_share"]) == (asleep, waiting)
     assert plan_of(opened, image()).pace_account()["asleep_share"] is None
 
