@@ -3,9 +3,11 @@
 import itertools
 import re
 import resource
+import socketserver
+import threading
+from contextlib import contextmanager, suppress
 
 import pytest
-from hostile_server import answering, header
 from range_server import serving
 
 from blkreel.common.errors import TraceError
@@ -13,6 +15,36 @@ from blkreel.common.files import http_ranges
 from blkreel.common.files.storage_url import StorageUrl
 
 SIZE = 1 << 40
+
+
+@contextmanager
+def answering(answer):
+    """Gives the URL of a server. answer(begin, end) of the requested range, 0 and 0 of a request without one, gives the
+    pieces of the response, header included; the connection is closed after the last one."""
+    class Handler(socketserver.StreamRequestHandler):
+        def handle(self):
+            begin = end = 0
+            with suppress(OSError):  # a client that has enough hangs up
+                while line := self.rfile.readline().strip().lower():
+                    if line.startswith(b"range: bytes="):
+                        first, last = line.removeprefix(b"range: bytes=").split(b"-")
+                        begin, end = int(first), int(last) + 1
+                for piece in answer(begin, end):
+                    self.connection.sendall(piece)
+
+    with socketserver.ThreadingTCPServer(("127.0.0.1", 0), Handler) as server:
+        threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
+        try:
+            yield f"http://127.0.0.1:{server.server_address[1]}/t.parquet"
+        finally:
+            server.shutdown()
+
+
+def header(status, **fields):
+    """The bytes of a status line and fields; `Content_Range` is Content-Range."""
+    lines = [f"HTTP/1.1 {status}", "Connection: close",
+             *(f"{name.replace('_', '-')}: {value}" for name, value in fields.items())]
+    return "\r\n".join([*lines, "", ""]).encode()
 
 
 def ranged(begin, end, size=SIZE, **fields):
