@@ -7,7 +7,7 @@ import pytest
 
 from blkreel.common.errors import UsageError
 from blkreel.replay.fidelity.host_effect import EffectLimits, HostEffect, parse_limits
-from blkreel.replay.fidelity.queue_metrics import Ios, QueueMetrics, QueueModel, fit
+from blkreel.replay.fidelity.queue_metrics import QueueModel, fit
 from blkreel.traces.format.schema import FLAGS
 
 US, MS, S = 10**3, 10**6, 10**9
@@ -207,28 +207,6 @@ def test_a_virtual_clock_has_no_host():
     due_ns, op, length_bytes = plan(600)
     rows = rows_of(due_ns, due_ns, drive(due_ns, op, length_bytes), op, length_bytes)
     assert effect_of(rows, clocked=False) is None
-
-
-def test_metrics_of_given_times():
-    due_ns, op, length_bytes = plan(3000)
-    complete_ns = drive(due_ns, op, length_bytes)
-    metrics, model = QueueMetrics(), QueueModel((90 * US, 30 * US, 1, 1, 1), (0.4, 0.9), CHANNELS)
-    ios = Ios(due_ns, op, length_bytes, np.zeros(3000), np.full(3000, 7), op == WRITE)
-    metrics.add(model, ios, complete_ns)
-    modeled = QueueMetrics()
-    modeled.add(model, ios)
-    latency_ns = complete_ns - due_ns
-    for of in (metrics, modeled):
-        for direction in (READ, WRITE):
-            own = op == direction
-            assert of.count(direction) == own.sum()
-            assert of.service_time_ns(direction) == latency_ns[own].sum()
-            assert of.wait_ns(direction) == pytest.approx(wait_ns(due_ns[own], complete_ns[own]), rel=0.05)
-            for numerator in (50, 99):
-                exact = percentile(latency_ns[own], numerator / 100)
-                assert exact * 1023 / 1024 <= of.percentile_ns(direction, numerator, 100) <= exact
-                assert of.percentile_ns(direction, numerator, 100, response=True) <= exact + 7
-        assert of.load_time_ns == complete_ns[op == WRITE].max() - due_ns[op == WRITE].min()
 
 
 @pytest.mark.parametrize(("text", "limits"), [("2%:10%", (0.02, 0.1)), ("0%:0.5%", (0, 0.005)),
