@@ -10,9 +10,9 @@ from small_trace import new_trace
 from synthetic_runs import write_run
 
 from blkreel.analysis.report import present, terminal
-from blkreel.analysis.report.export import View
 from blkreel.analysis.report.answer import reasons, sentence
 from blkreel.analysis.report.columns import columns_of
+from blkreel.analysis.report.export import View
 from blkreel.common.console import Detail
 from blkreel.common.text_table import TextColumn, fitting, in_parts, lines_of, shortened
 
