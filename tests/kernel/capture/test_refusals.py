@@ -123,7 +123,7 @@ def test_an_ordinary_user(loop_drive, blkreel, as_nobody):
 def test_root_without_capabilities(loop_drive, blkreel):
     """As in a container. Root may still write to tracefs, so ftrace would do."""
     no_privilege(["setpriv", "--bounding-set=-all", "--inh-caps=-all"], blkreel, loop_drive(), "--source", "bpf",
-                 remedy=f"see: {blkreel.command} doctor")
+                 remedy=f"or record without BPF: {blkreel.command} capture --source ftrace")
 
 
 def test_a_full_disk_ends_the_capture_with_what_it_has(blkreel, loop_drive, tiny_filesystem):
