@@ -59,7 +59,8 @@ _STRING_MARK = re.compile(rb'\\n\\$|^";$', re.MULTILINE)
 _LOST = re.compile(rb"CPU:\d+ \[(?:LOST )?(?:(\d.*) )?EVENTS(?: DROPPED)?\]|.*: PERF_RECORD_LOST lost (\d+)")
 # In the file `trace`: a full buffer loses its oldest events, those of each CPU up to a time of its own.
 _WRITTEN = re.compile(rb"# entries-in-buffer/entries-written: (\d+)/(\d+)")
-_CALL = re.compile(rb"\s+[0-9a-f]+ .*|\s*=> .*|\s*<stack trace.*|cpus=\d+|CPU \d+ is empty")
+# No events: call chains, and records of threads and switches by options of perf script.
+_CALL = re.compile(rb"\s+[0-9a-f]+ .*|\s*=> .*|\s*<stack trace.*|cpus=\d+|CPU \d+ is empty|.*: PERF_RECORD_[A-Z_]+\b.*")
 _RECORD_BOTH = "record issue and completion: perf record -a -e block:block_rq_issue -e block:block_rq_complete"
 
 

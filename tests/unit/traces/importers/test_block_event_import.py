@@ -134,7 +134,9 @@ def test_call_chains_and_other_events_are_no_rows(run):
     lines = ftrace(IOS).decode().splitlines()
     other = "     fio-812     [001] d..1.     5.000001: sched_switch: prev_comm=fio prev_pid=812"
     chain = "\tffffffff8153ad10 blk_mq_start_request+0x1 ([kernel.kallsyms])"
-    frame, result = run("\n".join([*lines[:9], chain, "", *lines[9:], *[other] * 3]) + "\n", max_rejected=0)
+    task = "  swapper     0 [000]     0.000000: PERF_RECORD_FORK(2:2):(0:0)"  # of perf script --show-task-events
+    lines = [*[task] * 30, *lines[:9], chain, "", *lines[9:], *[other] * 3]
+    frame, result = run("\n".join(lines) + "\n", max_rejected=0)
     assert_ios(frame, IOS)
     assert result.metadata["ledger"]["ignored"]["events of other subsystems"]["count"] == 3
 
