@@ -78,8 +78,8 @@ def by_class(entry: Document) -> list[Chart]:
         *chart("percentiles", "Percentiles", "By nearest rank; the commands are those of latency",
                  of_percentiles,
                  [row(*class_, class_metrics(shape.group), of_percentiles, shape.label)
-                  for shape in CLASS_DISTRIBUTIONS for class_ in present
-                  if value_at(figures[class_[0]], shape.path)["n"]]),
+                  for shape in CLASS_DISTRIBUTIONS if class_metrics(shape.group)[0].of("read").meaningful(paces)
+                  for class_ in present if value_at(figures[class_[0]], shape.path)["n"]]),
         *chart("consistency", "Consistency over seconds", "IOPS of whole seconds since the first I/O", of_consistency,
                  [row(*class_, consistency, of_consistency) for class_ in present
                   if any(value_at(figures[class_[0]], metric.path) is not None for metric in consistency)]),

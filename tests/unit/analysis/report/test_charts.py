@@ -20,7 +20,7 @@ from blkreel.analysis.report import document, drives_file, figure
 from blkreel.analysis.report.charts.efficiency import endurance
 from blkreel.analysis.report.charts.timeline import rebin, steps
 from blkreel.analysis.report.html.static_chart import static_svg
-from blkreel.analysis.report.page import compare_page, report_page
+from blkreel.analysis.report.page import compare_page, metric_tables, report_page
 from blkreel.common import units
 from blkreel.common.errors import UsageError
 from blkreel.common.files.storage_url import parse_location
@@ -129,6 +129,16 @@ def test_several_devices_have_heat_maps_of_their_own(tmp_path):
         assert chart.title == f"Reads by offset and time, device {device} ({name})"
         (row,) = chart.table.rows
         assert (row.values["from_bytes"], row.values["moved_bytes"]) == (from_bytes, count // 2 * 4096)
+
+
+@pytest.mark.parametrize(("pace", "groups"), [("original", ["Latency", "Response"]), ("dependent", ["Latency"])])
+def test_percentiles_of_the_response_are_of_runs_with_fixed_due_times(tmp_path, pace, groups):
+    write_run(tmp_path / "run")
+    entry, _ = document.report(measure(tmp_path / "run"))
+    entry = entry["entry"]
+    entry["pace"] = {"name": pace}
+    (chart,) = [chart for chart in metric_tables.by_class(entry) if chart.id == "percentiles"]
+    assert list(dict.fromkeys(row.group for row in chart.table.rows)) == groups
 
 
 def test_every_chart_is_there_once_with_a_table_behind_it(page, alone):
