@@ -8,7 +8,6 @@ from datetime import UTC, datetime
 from .spec import Axis, Datum, Spec, finish, scale_axis, tooltip
 
 _HEIGHT = 300
-_LABEL_ROOM = 0.12  # of the width, for the value of the last level
 _MARGIN = 0.12  # of the range of the values, above for the changes and below
 _DATE_TICKS, _NAME_TICKS = 8, 40
 _MOST_LETTERS = 90  # of all names side by side
@@ -60,8 +59,7 @@ def history_chart(description: str, entry: str, dots: Sequence[Dot], levels: Seq
     up = scale_axis(Axis(axis.title, axis.unit, domain=(min(bounds) - margin, max(bounds) + margin)), bounds)
     low, high = min(places) - 0.5, max(places) + 0.5
     across = {"field": "x", "type": "quantitative", "axis": _ticks([dot.name for dot in dots], places, by_date),
-              "scale": {"domain": [low, high + (high - low) * _LABEL_ROOM / (1 - _LABEL_ROOM)], "nice": False,
-                        "zero": False}}
+              "scale": {"domain": [low, high], "nice": False, "zero": False}}
     y = up.encode("y")
     y["scale"] = {**y["scale"], "zero": False}
 
@@ -86,14 +84,9 @@ def history_chart(description: str, entry: str, dots: Sequence[Dot], levels: Seq
                    "encoding": {"x": across, "x2": {"field": "x2"}, "y": y}})
     text = {"text": {"field": "text", "type": "nominal"}, "color": {"value": {"expr": "near"}}, "y": y,
             "x": {**across, "field": "end"}}
-    *earlier, last = lines["values"]
-    if earlier:
-        mark: Spec = {"type": "text", "align": "right", "baseline": "bottom", "dy": -6, "fontWeight": 600}
-        behind: Spec = {**mark, "stroke": {"expr": "page"}, "strokeWidth": 5, "strokeJoin": "round"}
-        layers += [{"data": {"values": earlier}, "encoding": text, "mark": behind},
-                   {"data": {"values": earlier}, "encoding": text, "mark": mark}]
-    layers.append({"data": {"values": [last]}, "encoding": text, "mark": {
-        "type": "text", "align": "left", "baseline": "middle", "dx": 6, "fontWeight": 600}})
+    mark: Spec = {"type": "text", "align": "right", "baseline": "bottom", "dy": -6, "fontWeight": 600}
+    behind: Spec = {**mark, "stroke": {"expr": "page"}, "strokeWidth": 5, "strokeJoin": "round"}
+    layers += [{"data": lines, "encoding": text, "mark": behind}, {"data": lines, "encoding": text, "mark": mark}]
     return finish(description, height=_HEIGHT, layer=layers)
 
 
