@@ -8,6 +8,7 @@ from .spec import HIGHLIGHTED, Spec, finish, tooltip
 
 _ROW_STEP, _LINE_STEP = 30, 14  # pixels: of rows, and of the lines of a title
 _LABEL_SHARE = 0.85  # of a column: the font of the reader may be wider than the one of the layout
+_LEAST_LABEL = 24  # pixels: more would be written over the next column of a narrow page
 _FULL_COLOR = 2.0  # factor from which a cell has the whole color
 
 
@@ -37,7 +38,7 @@ def matrix(description: str, cells: Sequence[MatrixCell], columns: Sequence[str]
                "axis": {"orient": "top", "title": None, "domain": False, "ticks": False, "labelAngle": 0,
                         "labelFontSize": 12, "labelExpr": "split(datum.label, ', ')",
                         "labelPadding": 2 + _LINE_STEP * max(title.count(", ") for title in columns),
-                        "labelLimit": {"expr": f"max(60, {_LABEL_SHARE} * width / {len(columns)} - 8)"}}}
+                        "labelLimit": {"expr": f"max({_LEAST_LABEL}, {_LABEL_SHARE} * width / {len(columns)} - 8)"}}}
     color = {"field": "way", "type": "nominal", "legend": None, "scale": {
         "domain": ["better", "worse"], "range": [{"expr": "better"}, {"expr": "worse"}]}}
     fields = tooltip(("name", "drive"), ("column", "workload"), ("text", "of the reference"), ("detail", "values"))

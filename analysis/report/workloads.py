@@ -133,7 +133,7 @@ def answer(overview: Overview, entries: Sequence[Document] = ()) -> Answer:
     ordered = sorted(overview.overall, key=lambda label: -overview.overall[label].value)
     counts = sorted({len(runs) for workload in overview.workloads for runs in workload.score.runs.values()})
     runs = f"{counts[0]} to {counts[-1]} runs each" if len(counts) > 1 else f"{units.counted(counts[0], 'run')} each"
-    figures = [KeyFigure(own.text, workload.what, workload.title)
+    figures = [KeyFigure(own.text, workload.what, f"{workload.title} on {overview.reference}")
                for workload in overview.workloads if (own := workload.drives.get(overview.reference))]
     drives = len({label for workload in overview.workloads for label in workload.drives})
     return Answer(_sentence(overview, ordered), " · ".join((

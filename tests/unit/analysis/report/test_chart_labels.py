@@ -7,6 +7,7 @@ import vl_convert
 
 from blkreel.analysis.charts.bars import Bar, bar_rows
 from blkreel.analysis.charts.curves import curves
+from blkreel.analysis.charts.matrix import MatrixCell, matrix
 from blkreel.analysis.charts.over_time import Panel, time_rows
 from blkreel.analysis.charts.series_style import SeriesStyle
 from blkreel.analysis.charts.spec import Axis, Point, inline_data
@@ -81,3 +82,12 @@ def test_the_legend_of_long_names_is_as_wide_as_the_chart(width):
     shown = {text: x for _, x, _, text in texts(spec, width) if text in keys}
     assert set(shown) == set(keys)
     assert all(x + 6 * len(text) < width for text, x in shown.items()), shown
+
+
+def test_titles_of_workloads_are_not_written_over_each_other():
+    titles = tuple(f"Application start {index}" for index in range(5))
+    cells = [MatrixCell("Drive", title, 0, 1.0, True, "100 %") for title in titles]
+    shown = texts(matrix("drives by workloads", cells, titles, SeriesStyle(("Drive",), {})), 240)
+    labels = sorted((x, text) for _, x, _, text in shown if text.startswith("A"))
+    assert len(labels) == 5
+    assert all(left + 6 * len(text) <= right for (left, text), (right, _) in zip(labels, labels[1:], strict=False)), labels

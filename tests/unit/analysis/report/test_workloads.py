@@ -42,7 +42,9 @@ def test_each_drive_is_relative_to_the_reference_and_over_all_by_the_geometric_m
 ])
 def test_the_sentence_over_workloads(second_b, n, under_test, words):
     shown = workloads.overview_of(two_workloads(second_b, n), under_test)
-    assert workloads.answer(shown).sentence == words
+    shown_answer = workloads.answer(shown)
+    assert shown_answer.sentence == words
+    assert [figure.note for figure in shown_answer.figures] == [f"Game load on {under_test}", f"Compilation on {under_test}"]
 
 
 @pytest.mark.parametrize(("drives", "under_test", "words"), [
