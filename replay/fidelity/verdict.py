@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any, cast
 
 from blkreel.common import emulated
-from blkreel.common.units import binary_size, counted, digits, format_bytes, format_change, format_ns
+from blkreel.common.units import binary_size, counted, digits, format_bytes, format_change, format_ns, format_share
 from blkreel.common.verdict import (
     ASLEEP_LIMIT,
     BACKGROUND_LIMIT,
@@ -139,7 +139,7 @@ def _effects(run: Run) -> Iterator[Reason]:
     if all(effects[key]["level"] == "withheld" for key in headline):
         least = min(headline, key=lambda key: abs(effects[key]["effect"]))
         yield reason("all_metrics_withheld", "invalid",
-                     f"effect of the host on every headline metric at least {format_change(effects[least]['effect'])} "
+                     f"effect of the host on every headline metric at least {format_share(abs(effects[least]['effect']))} "
                      f"(limit {withheld}){cause}", least, effects[least]["effect"], limits["withheld"])
     for key in dict.fromkeys([*headline, *(key for key in ALSO_JUDGED if key in effects)]):
         effect, title = effects[key], key.replace("_", " ")
