@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 FORMAT, VERSION = "blkreel catalog", 1
+_NAMED_MATCHES = 5
 _FEWEST_DIGITS = 4
 _TURN_S = 30.0  # an add holds the lock while it writes two files
 
@@ -155,7 +156,8 @@ class Catalog:
         if id_ in matches:
             return id_
         if len(matches) > 1:
-            raise UsageError(f"{id_}: {len(matches)} results begin with it", f"give more digits: {matches[0]}")
+            raise UsageError(f"{id_}: {len(matches)} results begin with it",
+                             f"give more digits, as of one of: {', '.join(matches[:_NAMED_MATCHES])}")
         if matches:
             raise UsageError(f"{id_}: an id has at least {_FEWEST_DIGITS} digits", f"give more digits: {matches[0]}")
         raise UsageError(f"{id_}: no such result in {self.directory}",

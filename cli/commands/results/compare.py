@@ -97,6 +97,7 @@ def command(runs: tuple[Location, ...], catalog: Path | None, drive_texts: tuple
     if named_runs:
         with reading() as on_rows:
             fleet = measure_fleet(named_runs, gap_ns=gap_ns, read_options=read_options, on_rows=on_rows)
+    own = [*(measured.path for measured in fleet.measured), *named_tests]
     if catalog is not None:
         from blkreel.benchmarks.catalog.comparison import join
 
@@ -166,7 +167,7 @@ def command(runs: tuple[Location, ...], catalog: Path | None, drive_texts: tuple
     for outcome in outcomes if not as_json else ():
         click.echo(fail_if.words(outcome, has_sections), err=True)
     if joined and add:
-        for path in runs:
+        for path in own:
             result, what = joined.catalog.add(Path(str(path)))
             notice(f"{what}: {result['id'][:12]} {result['label']}, from {path}")
         joined.catalog.refresh()

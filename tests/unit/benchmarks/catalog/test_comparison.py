@@ -269,6 +269,13 @@ def test_add_keeps_the_new_run(catalog, new_run, tmp_path):
     assert Catalog.open(fresh).entries().label.tolist() == ["new drive"]
 
 
+def test_add_keeps_each_repetition_of_a_directory(new_run, small_runs, tmp_path):
+    for number, run in enumerate((new_run, small_runs[0])):
+        shutil.copytree(run, tmp_path / f"repetitions/{number}")
+    compare(tmp_path / "repetitions", "--catalog", tmp_path / "catalog", "--add")
+    assert len(Catalog.open(tmp_path / "catalog").entries()) == 2
+
+
 @pytest.mark.parametrize("words, message", [
     ([], "no runs given"), (["run", "--add"], "--add: no catalog given"),
     (["--drive", "x"], "--drive: no catalog given"), (["--catalog", "none", "--gap", "1s"], "--gap: results of a")])
