@@ -138,9 +138,9 @@ def _effects(run: Run) -> Iterator[Reason]:
     headline = run.host_effect.headline or list(effects)
     if all(effects[key]["level"] == "withheld" for key in headline):
         least = min(headline, key=lambda key: abs(effects[key]["effect"]))
-        yield reason("all_metrics_withheld", "invalid",
-                     f"effect of the host on every headline metric at least {format_share(abs(effects[least]['effect']))} "
-                     f"(limit {withheld}){cause}", least, effects[least]["effect"], limits["withheld"])
+        yield reason("all_metrics_withheld", "invalid", "effect of the host on every headline metric at least "
+                     f"{format_share(abs(effects[least]['effect']))} (limit {withheld}){cause}", least,
+                     effects[least]["effect"], limits["withheld"])
     for key in dict.fromkeys([*headline, *(key for key in ALSO_JUDGED if key in effects)]):
         effect, title = effects[key], key.replace("_", " ")
         if effect["level"] == "withheld":

@@ -90,4 +90,5 @@ def test_titles_of_workloads_are_not_written_over_each_other():
     shown = texts(matrix("drives by workloads", cells, titles, SeriesStyle(("Drive",), {})), 240)
     labels = sorted((x, text) for _, x, _, text in shown if text.startswith("A"))
     assert len(labels) == 5
-    assert all(left + 6 * len(text) <= right for (left, text), (right, _) in zip(labels, labels[1:], strict=False)), labels
+    ends = [left + 6 * len(text) for left, text in labels]
+    assert all(end <= left for end, (left, _) in zip(ends, labels[1:], strict=False)), labels

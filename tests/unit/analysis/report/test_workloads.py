@@ -44,7 +44,8 @@ def test_the_sentence_over_workloads(second_b, n, under_test, words):
     shown = workloads.overview_of(two_workloads(second_b, n), under_test)
     shown_answer = workloads.answer(shown)
     assert shown_answer.sentence == words
-    assert [figure.note for figure in shown_answer.figures] == [f"Game load on {under_test}", f"Compilation on {under_test}"]
+    assert [figure.note for figure in shown_answer.figures] == [
+        f"Game load on {under_test}", f"Compilation on {under_test}"]
 
 
 @pytest.mark.parametrize(("drives", "under_test", "words"), [
