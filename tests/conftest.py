@@ -222,7 +222,7 @@ def command_server():
 def blkreel(tmp_path, command_server):
     """Runs the installed command: blkreel("info", path) is a CompletedProcess with text output, and
     blkreel.start("info", path) what subprocess.Popen makes, with pipes for its outputs. An exit code other than 0, or
-    other than `code`, fails the test; check=False takes any.
+    other than `code` (a number or several), fails the test; check=False takes any.
 
     It is a fork of the session's server (tests/support/services/command_server.py) where nothing but a directory and
     a timeout are given. State that a drive's preparation leaves behind goes to the test's own directory.
@@ -234,6 +234,7 @@ def blkreel(tmp_path, command_server):
     environment = {**os.environ, "PATH": search_path, "BLKREEL_STATE_DIR": str(tmp_path / "state"), "COLUMNS": "200"}
 
     def run(*arguments, check=True, code=None, timeout=300, **options):
+        codes = code if isinstance(code, tuple) else (code or 0,)
         environment_here = {**environment, **options.pop("env", {})}
         words = [str(command), *map(str, arguments)]
         if options.keys() <= {"cwd"} and command_server.takes(environment_here):
@@ -241,7 +242,7 @@ def blkreel(tmp_path, command_server):
         else:
             result = subprocess.run(words, capture_output=True, text=True, timeout=timeout, env=environment_here,
                                     **options)
-        if result.returncode != (code or 0) and (code is not None or check and not only_unseen(
+        if result.returncode not in codes and (code is not None or check and not only_unseen(
                 result.returncode, result.stderr)):
             raise AssertionError(f"blkreel {' '.join(map(str, arguments))} exited with {result.returncode}\n"
                                  f"{result.stdout}\n{result.stderr}")

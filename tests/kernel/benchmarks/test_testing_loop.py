@@ -86,8 +86,7 @@ def test_an_interruption_costs_one_step(blkreel, started_test, loop_drive, tmp_p
     stored = told(output)
     stored["overrides"]["time"] = "300ms"
     (output / "test.json").write_text(json.dumps(stored))
-    result = blkreel("test", "--resume", output, "--on", drive, check=False)
-    assert result.returncode in (0, 3), result.stderr
+    result = blkreel("test", "--resume", output, "--on", drive, code=(0, 3))
     assert "state full" not in result.stderr
     assert_whole(output)
     assert [path.name for path in (output / "steps").glob("*.interrupted-1")] == ["02-depth-1.interrupted-1"]

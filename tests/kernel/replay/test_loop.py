@@ -41,16 +41,6 @@ def rows(path):
     return open_trace(path).table().to_pandas()
 
 
-def account(path):
-    return open_trace(path).metadata["run"]
-
-
-def run_replay(blkreel, *arguments, **options):
-    result = blkreel("replay", *arguments, check=False, **options)
-    assert result.returncode in TRUSTED_OR_LATE, result.stderr
-    return result
-
-
 def test_every_io_of_the_trace_and_no_other_reaches_the_drive(blkreel, loop_drive, make_trace, tmp_path):
     drive = loop_drive(DRIVE_BYTES)
     trace = make_trace(submit_ns=np.arange(6) * 10**6, op=np.array([WRITE, READ, FLUSH, WRITE, DISCARD, READ]),
@@ -59,7 +49,7 @@ def test_every_io_of_the_trace_and_no_other_reaches_the_drive(blkreel, loop_driv
                        flags=np.array([0, 0, 0, FLAGS["fua"], 0, 0]))
     image = loop_drive.image_of(drive)
     image.write_bytes(b"\xff" * DRIVE_BYTES)
-    run_replay(blkreel, trace, "--on", drive, "-o", tmp_path / "run")
+    blkreel("replay", trace, "--on", drive, "-o", tmp_path / "run", code=TRUSTED_OR_LATE)
     records = rows(tmp_path / "run").sort_values("source_row")
     source = rows(trace)
     for column in ("offset_bytes", "length_bytes", "op"):
@@ -80,10 +70,9 @@ def test_every_io_of_the_trace_and_no_other_reaches_the_drive(blkreel, loop_driv
 
 def test_the_account_adds_up_with_the_records(blkreel, loop_drive, random_trace, tmp_path):
     drive = loop_drive(DRIVE_BYTES)
-    trace = random_trace()
-    result = run_replay(blkreel, trace, "--on", drive, "-o", tmp_path / "run", "--json")
+    result = blkreel("replay", random_trace(), "--on", drive, "-o", tmp_path / "run", "--json", code=TRUSTED_OR_LATE)
     run, records = json.loads(result.stdout)["run"], rows(tmp_path / "run")
-    assert run == account(tmp_path / "run")
+    assert run == open_trace(tmp_path / "run").metadata["run"]
     assert run["completed_ops"] == run["planned_ops"] == len(records) == 2000
     assert run["foreign_ios"] == 0
     assert run["as_planned"]

@@ -65,7 +65,8 @@ def blkreel(command_loaded, tmp_path):
     def run(*arguments, check=True, code=None, timeout=300, **options):
         process = start(*arguments, **options)
         result = subprocess.CompletedProcess(arguments, process.wait(timeout), *process.output())
-        if result.returncode != (code or 0) and (check or code is not None):
+        codes = code if isinstance(code, tuple) else (code or 0,)
+        if result.returncode not in codes and (check or code is not None):
             raise AssertionError(f"blkreel {' '.join(map(str, arguments))} exited with {result.returncode}\n"
                                  f"{result.stdout}\n{result.stderr}")
         return result
