@@ -19,7 +19,7 @@ S = 10**9
 UNIX = 1_800_000_000
 # The machine had been up for 1000 s when it was UNIX; both clocks go alike.
 PAIRS = ClockPairs((1000 * S, UNIX * S), (1100 * S, (UNIX + 100) * S))
-TIMES = st.lists(st.integers(-10**6, 10**6), min_size=2, max_size=60, unique=True).map(sorted)
+TIMES = st.lists(st.integers(-10**6, 10**6), min_size=1, max_size=60, unique=True).map(sorted)
 
 
 @given(TIMES, st.floats(-5, 5), st.floats(-100, 100), st.tuples(*[st.integers(-2 * 10**6, 2 * 10**6)] * 2))
@@ -46,16 +46,6 @@ def test_what_lies_in_a_gap_is_neither_in_the_energy_nor_in_the_time(lost, watts
     expected = sum(int(apart) for apart in np.diff(time_ns) if apart <= 5 * usual)
     assert covered == expected
     assert area == pytest.approx(watts * expected / S)
-
-
-def test_a_pulse_is_measured_exactly():
-    """1 W, 5 W for two seconds with edges of a second each, 1 W again: 10 s x 1 W + 4 W x (2 + 1) s."""
-    time_ns, value = np.array([0, 3, 4, 6, 7, 10]) * S, np.array([1, 1, 5, 5, 1, 1.0])
-    assert integral(time_ns, value, 0, 10 * S) == (pytest.approx(22), 10 * S)
-    assert integral(time_ns, value, 3 * S, 4 * S) == (pytest.approx(3), S)
-    assert integral(time_ns, value, int(3.5 * S), 4 * S) == (pytest.approx(2), S // 2)
-    assert integral(time_ns, value, 20 * S, 30 * S) == (0, 0)
-    assert integral(time_ns[:1], value[:1], 0, 10 * S) == (0, 0)
 
 
 def test_clocks_that_drift_apart_are_followed_and_a_jump_is_not():
