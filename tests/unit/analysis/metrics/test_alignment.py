@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from blkreel.analysis.metrics.accumulator import MetricsAccumulator, join
+from blkreel.analysis.metrics.accumulator import MetricsAccumulator
 from blkreel.analysis.metrics.definitions.registry import figures
 from blkreel.analysis.metrics.partials.alignment import BLOCK_BYTES
 
@@ -46,16 +46,6 @@ def test_shares_by_hand(name):
     assert shares(partial) == expected
     # Repetitions are pooled.
     assert shares(partial + partial) == expected
-
-
-@pytest.mark.parametrize("name", GOLDEN)
-@pytest.mark.parametrize("cut", [1, 3, 9])
-def test_parts_count_what_continues_over_their_boundary(name, cut):
-    writes, *_ = GOLDEN[name]
-    columns = columns_of(writes)
-    first = measured({key: values[:cut] for key, values in columns.items()})
-    second = measured({key: values[cut:] for key, values in columns.items()}, carry=first.end)
-    assert shares(join(first, second)) == shares(measured(columns))
 
 
 def test_each_drive_has_its_own_previous_write():

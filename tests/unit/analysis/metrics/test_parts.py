@@ -86,6 +86,7 @@ def joined(partials):
 @example(batch_of([io_of(0), io_of(100 + GAP_NS)]), [1], True)  # a gap as long as those within a burst, at the cut
 @example(batch_of([io_of(0), io_of(101 + GAP_NS)]), [1], True)
 @example(batch_of([io_of(0, 10_000), *(io_of(1000 * at, 10) for at in range(1, 9))]), range(1, 9), True)
+@example(batch_of([io_of(at, op=1, offset_bytes=3584 * at) for at in range(9)]), [0, 1, 3], True)
 def test_any_parts_join_to_the_same_digits(batch, cuts, exact):
     one = whole(batch, exact)
     many = joined(in_parts(parts_of(batch, cuts), exact))
