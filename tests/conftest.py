@@ -59,9 +59,13 @@ def pytest_unconfigure(config):
 
 @pytest.fixture(scope="session", autouse=True)
 def state_of_the_tests(tmp_path_factory):
-    """Functions that tests call here must not write to the state of the user."""
+    """Functions and commands that tests call must not write to the state and the cache of the user."""
     if "BLKREEL_STATE_DIR" not in os.environ:
         os.environ["BLKREEL_STATE_DIR"] = str(tmp_path_factory.mktemp("state"))
+    if "BLKREEL_CACHE_DIR" not in os.environ:
+        base = tmp_path_factory.getbasetemp()
+        # The workers share what they read of samples.
+        os.environ["BLKREEL_CACHE_DIR"] = str((base.parent if "PYTEST_XDIST_WORKER" in os.environ else base) / "cache")
 
 
 @pytest.fixture(autouse=True)
