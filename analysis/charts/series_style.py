@@ -15,7 +15,7 @@ from .spec import HIGHLIGHTED, Datum, Spec
 from .theme import COLORS, DASHES, LEGEND_LABEL_PIXELS, SHAPES
 
 MOST_HUES = 8
-_LEGEND_LETTER_PIXELS, _LEGEND_SYMBOL_PIXELS = 7, 30
+_LEGEND_LETTER_PIXELS, _LEGEND_SYMBOL_PIXELS, _LEGEND_GAP_PIXELS = 7, 30, 16
 _NARROW_PIXELS = 330
 LINE_SYMBOLS: Spec = {"symbolStrokeWidth": 2, "symbolSize": 420}  # of a legend: long enough for a dash
 _LABEL_ROOM = (0.12, 0.3)  # least and most share of the width for names at the ends of lines
@@ -29,7 +29,9 @@ def legend_columns(names: Sequence[str]) -> Spec:
                     for name in names]
     if sum(entry_pixels) <= _NARROW_PIXELS:
         return {}
-    return {"columns": {"expr": f"max(1, floor(width / {max(entry_pixels)}))"}}
+    # The symbol of a line is wider than the room that a legend has for it.
+    return {"columns": {"expr": f"max(1, floor(width / {max(entry_pixels) + _LEGEND_GAP_PIXELS}))"},
+            "columnPadding": _LEGEND_GAP_PIXELS}
 
 
 def drive_name(entry: Datum) -> str:
