@@ -134,6 +134,10 @@ class ColumnMapping(SourceFormat):
             return self._ops.get(word, UNKNOWN_OP)
         return OPS[_OPS[word]] if word in _OPS else int(op_of(np.array([category_of(word.upper().encode())]))[0])
 
+    def _is_flush(self, ops: pa.Array) -> np.ndarray:
+        is_flush: np.ndarray = mapped(ops, self._op) == OPS["flush"]
+        return is_flush
+
     def _flags(self, text: bytes) -> int:
         """The flags that the kernel's letters of an operation have."""
         word = text.decode(errors="replace").strip().lower()
@@ -157,7 +161,8 @@ class ColumnMapping(SourceFormat):
         columns = [self._column(by_number.get(number), number) for number in range(1, max(by_number) + 1)]
         # With more fields than titles, a field belongs to another title, or is the rest of a number with a comma.
         table = TextTable(columns, delimiter if delimiter != b" " else None, extra_fields=True, quoted=True,
-                          is_header=lambda line: titles > 0, skip_lines=skip_lines, most_fields=titles)
+                          is_header=lambda line: titles > 0, is_flush=self._is_flush, skip_lines=skip_lines,
+                          most_fields=titles)
         for rows in table.rows(source, account):
             values = {name: self._values(name, rows[name]) for name in self._fields}
             yield self._batch(values, rows.positions)
@@ -298,7 +303,9 @@ class ColumnMapping(SourceFormat):
             # Without a latency it is unknown when the I/O was issued.
             latency_ns = np.where(values["latency"] < 0, INVALID, values["latency"])
             submit_ns = np.where(submit_ns == INVALID, INVALID, submit_ns - latency_ns.clip(0, 1 << 61))
-        return Batch(submit_ns, values["offset"], values["length"],
+        # The kernel and Windows give flushes the sector 2^64-1, and a trace gives them no extent.
+        has_extent = ~self._is_flush(values["op"])
+        return Batch(submit_ns, np.where(has_extent, values["offset"], 0), np.where(has_extent, values["length"], 0),
                      mapped(values["op"], self._op).astype(np.int8), positions, latency_ns=latency_ns,
                      device=values.get("device"), tid=None if tid is None else _within(tid, np.int32),
                      process=values.get("process"), flags=mapped(values["op"], self._flags).astype(np.int32),

@@ -29,6 +29,7 @@ BLOCK_BYTES = 4 << 20
 _BOM = b"\xef\xbb\xbf"
 _BLANKS = re.compile(rb"[ \t]+")
 _LEARNING_LINES = 100
+_EXTENT = ("offset", "length")
 _MOST_PLACES = 18  # 20 digits may stand before the point of a decimal128
 # What programs write for a missing number.
 _NO_VALUE = ["", "-", "nan", "NaN", "NAN", "null", "NULL", "Null", "NA", "N/A", "<NA>", "None", "none", r"\N"]
@@ -79,6 +80,7 @@ class TextTable:
     line. is_header: whether a line is a header, which may be the first line only. skip_lines: lines before it that are
     no records. note: the reason to ignore a line that is no record, "" to skip it uncounted, None to reject it; called
     with line number and line, for invalid lines only.
+    is_flush: which texts of the column `op` are flushes, whose `offset` and `length` may be anything.
     has_zones, has_decimal_commas: whether the lines read so far have such times or numbers.
     """
 
@@ -88,6 +90,7 @@ class TextTable:
     quoted: bool = False
     is_header: Callable[[bytes], bool] = lambda line: False
     note: Callable[[int, bytes], str | None] = lambda number, line: None
+    is_flush: Callable[[pa.Array], np.ndarray] | None = None
     skip_lines: int = 0
     most_fields: int = 0
     has_zones: bool = field(default=False, init=False)
@@ -157,6 +160,7 @@ class TextTable:
         columns: dict[str, Any] = {}
         fault_of = np.zeros(len(indexes), np.int64)
         reasons = [""]
+        has_extent = ~self.is_flush(cells["op"]) if self.is_flush else np.ones(len(indexes), bool)
         for _, column in self._wanted:
             texts = cells[column.name]
             if column.kind == "text":
@@ -164,7 +168,7 @@ class TextTable:
                 continue
             columns[column.name], bad = self.converted(texts, column)
             for reason, mask in bad.items():
-                fault_of[mask & (fault_of == 0)] = len(reasons)
+                fault_of[mask & (fault_of == 0) & (has_extent | (column.name not in _EXTENT))] = len(reasons)
                 reasons.append(f"{column.name} {reason}")
         valid = fault_of == 0
         for index in np.flatnonzero(~valid).tolist():

@@ -50,6 +50,19 @@ def test_each_column_is_read_with_its_unit(run, kind):
     assert result.missing == []
 
 
+@pytest.mark.parametrize("kind", ["comma", "parquet"])
+def test_a_flush_has_no_extent(run, kind):
+    """Not the sector 2^64-1 of the kernel, which was out of range, and no bytes."""
+    frame = pd.DataFrame({"ts": [1, 2, 3, 4], "type": ["r", "FF", "F", "flush"], "lba": [8, 2**64 - 1, 16, 0],
+                          "pages": pd.array([1, 0, 2, None], "Int64")})
+    columns = "time=ts:us,op=type,offset=lba:sectors,length=pages:pages"
+    rows, result = run(content_of(frame.astype({"lba": "uint64"}), kind), columns=columns)
+    assert result.missing == [] and rows.op.tolist() == [0, 2, 2, 2]
+    assert rows[["offset_bytes", "length_bytes"]].to_numpy().tolist() == [[4096, 4096], *[[0, 0]] * 3]
+    with pytest.raises(TraceError, match="length is empty|length is negative or out of range"):
+        run(content_of(frame.assign(type="r"), kind), columns=columns)
+
+
 def test_numbered_columns_need_no_header_and_values_of_the_operation_are_declared(run):
     expected, plain = run(RECORDINGS["msr"])
     rows, result = run(RECORDINGS["msr"], columns="time=1:100ns@1601,op=4:Read=read/Write=write,offset=5:bytes,"
