@@ -48,24 +48,24 @@ def volume_words(volume: Volume) -> str:
     label = f" ({volume['label']})" if volume["label"] else ""
     places = [part["name"] + ("" if part["offset_bytes"] is None else f" from byte {part['offset_bytes']:,}")
               for part in volume["parts"]]
-    return f"{volume['path']}{label}, {volume['kind']} on {first_names(places, 'parts')}"
+    return f"{volume['path']}{label}, {volume['kind']} on {first_names(places, 'part')}"
 
 
 def first_names(names: Sequence[str], noun: str) -> str:
     """`sda, sdb`, and of more than fit into a line how many follow: a published trace may have thousands of volumes."""
-    more = f" and {format_count(len(names) - _MAX_NAMES)} more {noun}" if len(names) > _MAX_NAMES else ""
+    more = f" and {counted(len(names) - _MAX_NAMES, f'more {noun}')}" if len(names) > _MAX_NAMES else ""
     return ", ".join(names[:_MAX_NAMES]) + more
 
 
 def show_trace(document: Mapping[str, Any]) -> None:
     """Print a document as two lines; of several layers one line each, because an I/O is in each of them."""
-    devices = printable(first_names(document["devices"], "devices") or "an unknown device")
+    devices = printable(first_names(document["devices"], "device") or "an unknown device")
     layers = document.get("layers") or []
     print(f"{printable(document['path'])}: {counted(document['rows'], 'row' if layers else 'I/O')} of "
           f"{devices} over {format_ns(document['duration_ns'])}, "
           f"{file_size(document['file_bytes'], document['rows'])}")
     for layer in layers:
-        print(f"  {printable(first_names(layer['devices'], 'devices'))}: {', '.join(_op_words(layer))}")
+        print(f"  {printable(first_names(layer['devices'], 'device'))}: {', '.join(_op_words(layer))}")
     parts = [] if layers else _op_words(document)
     parts.append("lost unknown" if document["lost"] is None else f"lost {format_count(document['lost'])}")
     if document["in_flight_at_end"]:

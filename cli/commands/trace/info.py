@@ -169,7 +169,7 @@ def _show(document: Mapping[str, Any], is_run: bool) -> None:
         console.print(f"  {name:<9} {printable(text)}", highlight=False, soft_wrap=True, markup=False)
     for part in layers or [document]:
         if layers:
-            console.print(f"layer of {printable(first_names(part['devices'], 'devices'))}", highlight=False,
+            console.print(f"layer of {printable(first_names(part['devices'], 'device'))}", highlight=False,
                           soft_wrap=True, markup=False)
         _show_totals(part, console)
 
