@@ -451,7 +451,7 @@ def _doubt(relative: RelativePerformance, label: str) -> str:
     """Behind a sentence that compares a drive with the drive of the label; empty if they differ."""
     if relative.differs:
         return ""
-    return f"; one result does not show a difference to {label}" if relative.low is None else \
+    return f"; one result is too few to show a difference to {label}" if relative.low is None else \
            f"; no difference to {label} is shown"
 
 

@@ -254,12 +254,12 @@ def test_a_site_names_no_fastest_drive_beside_one_with_a_single_result(built):
     slow = content_of(rows, built.catalog.metric_table()).conditions[0].standings[-1]
     content = content_of([row for row in rows if row["id"] not in [row["id"] for row in slow.rows[:-1]]],
                          built.catalog.metric_table())
-    doubt = "; one result does not show a difference to Slow"
+    doubt = "; one result is too few to show a difference to Slow"
     assert pages.Maker(content, "Lab").condition(content.conditions[0]).answer.sentence.endswith(doubt)
     sentence = pages.Maker(content, "Lab").index().answer.sentence
     assert sentence.startswith("Fast measured fastest of 3 drives over 2 workloads, then ") and sentence.endswith(doubt)
     fast, *_, slow = content.drives
-    doubt = "; one result does not show a difference to Fast"
+    doubt = "; one result is too few to show a difference to Fast"
     assert pages.Maker(content, "Lab").drive(slow).answer.sentence.endswith(doubt)
     assert pages.Maker(content, "Lab").pair(fast, slow).answer.sentence.endswith(doubt)
     assert not pages.Maker(content, "Lab").drive(fast).answer.sentence.endswith(doubt)
