@@ -49,8 +49,8 @@ def outcome(history: History, accepted_until: date | None, allow_simulated: bool
 
 
 def too_few(history: History) -> str:
-    what = "nights" if history.by == "date" else "runs"
-    return f"n too small ({history.values} {what}, {FEWEST_VALUES} are needed)"
+    values = counted(history.values, "night" if history.by == "date" else "run")
+    return f"n too small ({values}, {FEWEST_VALUES} are needed)"
 
 
 def outcome_line(outcome: Outcome) -> str:

@@ -71,12 +71,13 @@ def test_a_version_is_a_point_and_its_runs_are_compared():
 
 
 def test_few_runs_are_not_searched_and_never_pass():
-    rows, values = nights(count=11, runs=2, step=5, ratio=2)
-    history = history_of(rows, values, LOAD_TIME, "date")
-    assert not history.changes
-    decided = outcome(history, None, False)
-    assert decided.status == "unknown"
-    assert "n too small (11 nights, 12 are needed)" in decided.why
+    for count, words in ((11, "11 nights"), (1, "1 night")):
+        rows, values = nights(count=count, runs=2, step=5, ratio=2)
+        history = history_of(rows, values, LOAD_TIME, "date")
+        assert not history.changes
+        decided = outcome(history, None, False)
+        assert decided.status == "unknown"
+        assert f"n too small ({words}, 12 are needed)" in decided.why
 
 
 def test_changes_for_the_worse_fail_until_they_are_accepted(slower):
