@@ -25,6 +25,9 @@ from .account import Account
 from .source_file import SourceFile
 from .source_format import Batch, ImportOptions, LinePattern, SourceFormat
 
+# Arrow takes signals during a read by a handler and a thread of its own, and loses a Ctrl-C at the end of a read.
+pa.enable_signal_handlers(False)
+
 BLOCK_BYTES = 4 << 20
 _BOM = b"\xef\xbb\xbf"
 _BLANKS = re.compile(rb"[ \t]+")
