@@ -134,6 +134,8 @@ def _without_invalid(measured: list[Measured]) -> tuple[list[Measured], list[Doc
 def report(measured: Measured) -> tuple[Document, Section]:
     """(the document of one trace or run, the section with what charts need)."""
     drive_entry = entry([measured])
+    # How many runs there are concerns comparisons.
+    drive_entry.document["verdict"] = drive_entry.document["runs"][0]["verdict"]
     threads = measured.threads.named(measured.metadata.get("threads") or {})
     section = Section({"title": pace_title(measured), "claim": claim(measured), "source": source(measured),
                        "pace": drive_entry.document["pace"], "idle": drive_entry.document["idle"], "ratios": [],

@@ -12,7 +12,6 @@ from blkreel.common.files.typed_document import record
 from blkreel.common.printable import printable
 from blkreel.common.text_table import shortened, wrapped
 from blkreel.common.units import counted, digits, format_bytes, format_change, format_count, format_ns, format_share
-from blkreel.common.verdict import judged
 from blkreel.replay.background.plan import PlanBeside
 from blkreel.replay.drive import state as drive_state
 from blkreel.replay.drive.target import Target
@@ -147,13 +146,7 @@ def summary_lines(document: Mapping[str, Any], detail: Detail, width: int) -> li
     lines += _in_one_line("  ", _lateness_words(account, entry), width)
     if detail.verbose and stored:
         lines += [f"  {line}" for line in _cause_lines(stored, account)]
-    return lines + verdict_lines(_of_one_run(entry["verdict"]), detail, width)
-
-
-def _of_one_run(verdict: Mapping[str, Any]) -> Mapping[str, Any]:
-    """The verdict without the reason that there is one run only, which concerns comparisons."""
-    reasons = [reason for reason in verdict["reasons"] if reason["code"] != "few_runs"]
-    return judged(reasons, notes=verdict.get("notes", ()), withheld=verdict.get("withheld", ()))
+    return lines + verdict_lines(entry["verdict"], detail, width)
 
 
 def repetition_lines(document: Mapping[str, Any], detail: Detail, width: int) -> list[str]:
@@ -164,7 +157,7 @@ def repetition_lines(document: Mapping[str, Any], detail: Detail, width: int) ->
     words = [beside] if (beside := beside_sentence(entry)) else metric_words(entry)
     return [*_in_one_line(f"{entry['runs'][0]['path']}: ", words, width),
             *wrapped(f"  {without_slowdown(entry)}", width),
-            *(f"  {line}" for line in verdict_lines(_of_one_run(entry["verdict"]), detail, width - 2))]
+            *(f"  {line}" for line in verdict_lines(entry["verdict"], detail, width - 2))]
 
 
 def verdict_lines(verdict: Mapping[str, Any], detail: Detail, width: int) -> list[str]:

@@ -310,3 +310,12 @@ def test_commands_that_show_results_end_with_0_whatever_the_verdict(blkreel, tmp
                       reasons=[{"level": "invalid", "text": "1 I/O failed"}]) for name in "ab"]
     for words in (["info", runs[0]], ["report", runs[0]], ["compare", *runs]):
         assert "invalid" in blkreel(*words, code=0).stdout or words[0] == "info"
+
+
+def test_the_report_of_a_run_has_the_verdict_of_the_run(tmp_path):
+    """That there is one run only concerns comparisons: the terminal said valid, the page and the document qualified."""
+    run = write_run(tmp_path / "run")
+    built = present.report(run)
+    assert built["entry"]["verdict"] == built["entry"]["runs"][0]["verdict"] and not built["answer"]["reasons"]
+    (entry,) = present.compare([run])["sections"][0]["entries"]
+    assert [reason["code"] for reason in entry["verdict"]["reasons"]] == ["few_runs"]
