@@ -124,7 +124,7 @@ def missing(metadata: LedgerMetadata) -> list[str]:
     if ledger.get("cgroup_replaced"):
         messages.append("the control group of the workload was removed and created again during the capture, and I/O "
                         "of the new one is not workload I/O: capture again")
-    messages += [f"{count:,} I/Os of {name} were in flight during the whole capture and have no row, so the drive may "
+    messages += [f"no row for {counted(count, 'I/O')} of {name}, in flight during the whole capture, so the drive may "
                  f"hang; see: dmesg, and cat /sys/block/{name}/inflight"
                  for name, count in ledger.get("stuck", {}).items()]
     messages += [f"paths of {name} were added during the capture ({count:,}), and their I/O is not recorded: "

@@ -72,7 +72,7 @@ def test_what_was_taken_away_is_not_held_against_the_counters(drive, counts, tol
 @pytest.mark.parametrize(("drive", "end", "parts"), [
     ({"paths_added": 1, "paths_removed": 0}, {},
      ["paths of loop0 were added during the capture (1)", "not recorded"]),
-    ({"stuck": 2}, {}, ["2 I/Os of loop0 were in flight during the whole capture", "loop0/inflight"]),
+    ({"stuck": 2}, {}, ["no row for 2 I/Os of loop0, in flight during the whole capture", "loop0/inflight"]),
     ({}, {"write_error": 28, "unwritten_rows": 1234}, ["No space left", "1,234 I/Os"])],
     ids=["path added", "stuck", "not written"])
 def test_what_happened_to_a_drive_or_its_rows_is_told(drive, end, parts):
