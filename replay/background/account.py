@@ -33,7 +33,7 @@ class BackgroundTotals:
         self._sha256 = background.sha256()
         self._latency = Histogram()
         self._outstanding = OutstandingTime()
-        # (completion, bytes) of the last time before the end so far, and beyond it
+        # (completion, bytes) of the last _MOST_GRACE_NS before the end so far, and beyond it
         self._waiting: list[tuple[np.ndarray, np.ndarray]] = []
 
     def add(self, rows: Batch) -> None:

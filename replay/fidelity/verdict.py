@@ -55,7 +55,7 @@ def _of_host(run: Run) -> Iterator[str]:
 
 
 def withheld_by_dependencies(run: Run) -> tuple[str, ...]:
-    """Keys of the metrics that must not be used for what of_dependencies() says of the run."""
+    """Keys of the metrics that a reason of of_dependencies() forbids to use."""
     limit = run.host_effect.limits.get("withheld", EffectLimits.withheld)
     return _OF_LOAD_TIME if _uncomputed_share(run) > limit else ()
 

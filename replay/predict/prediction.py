@@ -44,8 +44,8 @@ class Prediction:
     of few reads the latency of single ones.
 
     added_by_drive_ns: the load time without that on a drive without latency. pace: of the simulated replay. limits:
-    what the trace does not tell about this drive, as in the verdict on a run. withheld: keys of the metrics that must
-    not be used for that.
+    what the trace does not tell about this drive, as in the verdict on a run. withheld: keys of the metrics that these
+    limits forbid to use.
     """
 
     pace: str

@@ -122,7 +122,7 @@ class ColumnMapping(SourceFormat):
         if units and unit.lower() not in units:
             raise UsageError(f"--columns: {name} has {'no unit' if not unit else f'the unknown unit {unit!r}'}",
                              f"units are {', '.join(units)}, as in {name}={column}:{next(iter(units))}")
-        if unit and not units or epoch and name not in _TIMES[:2]:
+        if unit and not units or epoch and name not in ("time", _COMPLETION):
             raise UsageError(f"--columns: {name} has no {'epoch' if epoch else 'unit'}", f"example: {EXAMPLE}")
         if epoch and epoch not in _EPOCHS_S:
             raise UsageError(f"--columns: unknown epoch {epoch!r}", f"epochs are {', '.join(_EPOCHS_S)}")

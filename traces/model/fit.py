@@ -76,7 +76,8 @@ def _extent(trace: Trace, device: int | None) -> tuple[int, int]:
             raise UsageError(f"{trace.name} has operations on zones, and a model has no write pointers: "
                              f"{', '.join(OP_NAMES[code] for code in sorted(zoned))}",
                              "slice the other operations: blkreel slice --op read --op write")
-        devices.update(columns["device"].tolist())
+        numbers, counts = np.unique(columns["device"], return_counts=True)
+        devices.update(dict(zip(numbers.tolist(), counts.tolist(), strict=True)))
         rows = columns["device"] == device if device is not None else np.ones(batch.num_rows, bool)
         ios += int(rows.sum())
         rows &= (columns["length_bytes"] > 0) & ~np.isin(columns["op"], [OPS[op] for op in NO_OFFSET])

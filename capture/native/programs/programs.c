@@ -461,7 +461,8 @@ int programs_attach(struct programs *programs, const struct programs_options *op
 				    "run it outside the container: a seccomp profile may refuse bpf; or record without BPF: "
 				    "blkreel capture --source ftrace", "no permission to load BPF programs");
 	return report_shortage("cannot load the BPF programs", -err) ? -1 :
-	       report_error("record without BPF: blkreel capture --source ftrace", "the kernel refuses the BPF programs (%s)", strerror(-err));
+	       report_error("record without BPF: blkreel capture --source ftrace",
+			    "the kernel refuses the BPF programs (%s)", strerror(-err));
 }
 
 void programs_detach(struct programs *programs)
