@@ -30,6 +30,8 @@ _PROMPT = re.compile(rb".*[#$%>]( .*|$)")
 # Option -P: no blank stands between 7 or more digits of BYTES and the pattern.
 _WITH_PATTERN = re.compile(rb"(\d{7})([SR?]) ")
 _STARTING = b"Tracing block device I/O"
+# To standard error, of BCC and of libbpf-tools; in the file by `2>&1`.
+_LOST = re.compile(rb"(?:Possibly )?lost (\d+) (?:samples|events)", re.IGNORECASE)
 
 
 class Biosnoop(SourceFormat):
@@ -55,7 +57,7 @@ class Biosnoop(SourceFormat):
             # Also behind the start, where outputs are joined or the next prompt is pasted.
             starts, _ = lines.field(0, at)
             is_frame = [index for index in np.flatnonzero(~lines.is_digit(starts)).tolist()
-                        if _is_frame(lines.line(at[index]))]
+                        if _is_frame(lines.line(at[index]), account)]
             at = np.delete(at, is_frame)
             account.read(len(at))
             yield _batch(lines, at, columns, account)
@@ -121,8 +123,11 @@ def _titles(head: bytes) -> list[str]:
     return []
 
 
-def _is_frame(line: bytes) -> bool:
-    """Whether the line is a header, a prompt with a command, the line about the start, or ^C."""
+def _is_frame(line: bytes, account: Account) -> bool:
+    """Whether the line is a header, a prompt with a command, the line about the start, ^C, or about lost events."""
+    if lost := _LOST.match(line):
+        account.lost_events += int(lost[1])
+        return True
     words = line.decode(errors="replace").split()
     return words[0] in _TIME_TITLES and words[1:2] == ["COMM"] or line.startswith((_STARTING, b"^C")) \
         or _PROMPT.match(line) is not None

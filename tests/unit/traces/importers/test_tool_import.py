@@ -92,16 +92,19 @@ def test_biosnoop_of_its_documentation_and_of_libbpf(run):
 """, max_rejected=0)
     assert rows_of(frame) == [[0, 740_000, 13092560 * 512, 4096, OPS["write"]],
                            [304_000, 610_000, 13092432 * 512, 4096, OPS["write"]]]
-    frame, _ = run(b"""root@host:~# biosnoop
+    frame, result = run(b"""root@host:~# biosnoop 2>&1 | tee FILE
 TIMESTAMP   COMM           PID     DISK      T    SECTOR     BYTES   LAT(ms)
 0.500000    kworker/0:1H   23      sda       FF   0          0         2.500
 0.600000    fio            99      sda       WFS  8          512       1.000
+lost 12 events on CPU #3!
 0.700000    fstrim         98      sda       D    16         65536     3.000
+Possibly lost 5 samples
 ^C
 root@host:~#
 """, max_rejected=0)
     assert rows_of(frame) == [[0, 2_500_000, 0, 0, OPS["flush"]], [101_500_000, 1_000_000, 4096, 512, OPS["write"]],
                            [199_500_000, 3_000_000, 8192, 65536, OPS["discard"]]]
+    assert result.metadata["lost"]["total"] == 17
 
 
 @pytest.mark.parametrize("version", [1, 2])
