@@ -26,7 +26,7 @@ NOT_FITTED_LIMIT = 0.05
 # code -> cause. A code never changes its meaning; docs/method.md lists the same.
 CODES = {
     # of a run
-    "partial_run": "the run ended before its plan",
+    "partial_run": "the run ended before its plan: its load time is withheld",
     "no_drive": "the target was `nil:SIZE` without a model",
     "io_errors": "I/Os failed",
     "missing_ios": "planned I/Os were not issued or not completed",

@@ -201,7 +201,7 @@ class _Drive:
         if self.invalid and not _is_of_failures(metric):
             return self.invalid
         if metric in self.withheld:
-            return f"{metric} of {self.label} is withheld: the effect of the host exceeds the limit; repeat the run"
+            return f"{metric} of {self.label} is withheld: list the reasons with --why"
         return _missing(self, metric) if value is None else ""
 
     def values(self, metric: str) -> tuple[float | None, list[float | None]]:

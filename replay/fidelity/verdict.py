@@ -39,7 +39,7 @@ SLOWER_DRIVE = 1.02
 # Metrics that qualify a run beside its headline metrics.
 ALSO_JUDGED = ("read_wait", "read_p50", "read_p99", "read_service_time", "write_p50", "write_p99",
                "write_response_p99")
-# Withheld where the load time is known to be wrong by more than an effect of the host may be.
+# Withheld where the load time is of a part, or known to be wrong by more than an effect of the host may be.
 _OF_LOAD_TIME = ("load_time", "added_by_drive", "compute_share", "largest_speedup")
 
 
@@ -47,17 +47,17 @@ def judge(account: Mapping[str, Any]) -> Verdict:
     run = Run.of({"run": account})
     power_reasons, notes = health.power(run.telemetry, run.wall_ns or 0)
     return judged([*_invalid(run), *_host(run), *_qualified(run), *power_reasons], notes=notes,
-                  withheld=[*_of_host(run), *withheld_by_dependencies(run)])
+                  withheld=[*_of_host(run), *withheld_of_load_time(run)])
 
 
 def _of_host(run: Run) -> Iterator[str]:
     return (key for key, effect in run.host_effect.metrics.items() if effect["level"] == "withheld")
 
 
-def withheld_by_dependencies(run: Run) -> tuple[str, ...]:
-    """Keys of the metrics that a reason of of_dependencies() forbids to use."""
+def withheld_of_load_time(run: Run) -> tuple[str, ...]:
+    """Keys of the metrics that a part of a plan does not have, or that a reason of of_dependencies() forbids to use."""
     limit = run.host_effect.limits.get("withheld", EffectLimits.withheld)
-    return _OF_LOAD_TIME if _uncomputed_share(run) > limit else ()
+    return _OF_LOAD_TIME if run.partial or _uncomputed_share(run) > limit else ()
 
 
 def _invalid(run: Run) -> Iterator[Reason]:

@@ -15,7 +15,7 @@ from blkreel.replay.drive.target import find_target
 from blkreel.replay.engine.engine import Batch
 from blkreel.replay.engine.spans import RunSpan
 from blkreel.replay.fidelity.queue_metrics import READ, WRITE, Ios, QueueMetrics, QueueModel
-from blkreel.replay.fidelity.verdict import of_dependencies, withheld_by_dependencies
+from blkreel.replay.fidelity.verdict import of_dependencies, withheld_of_load_time
 from blkreel.replay.plan.dependencies import is_observed
 from blkreel.replay.plan.pace import ALL_IDLE, DEPENDENT, ORIGINAL, with_compute
 from blkreel.replay.plan.plan import PlannedCounts
@@ -148,7 +148,7 @@ def predict(trace: Trace, drive: SimulatedDrive, device: int | None, progress: P
                       metrics.percentile_ns(READ, *_P99) if metrics.count(READ) else None, metrics.count(READ),
                       (*(limit["text"] for limit in of_dependencies(run)),
                        *_own_writes(drive, metrics.count(READ), metrics.count(WRITE), written_bytes)),
-                      withheld_by_dependencies(run) if dependent else ())
+                      withheld_of_load_time(run) if dependent else ())
 
 
 def _own_writes(drive: SimulatedDrive, reads: int, writes: int, written_bytes: int) -> Iterator[str]:

@@ -136,6 +136,10 @@ def test_what_qualifies_a_run_or_makes_it_invalid(level, changes, text):
     assert re.search(text, said)
 
 
+def test_a_part_of_a_plan_has_no_load_time():
+    assert "load_time" in judge(GOOD | {"partial": "interrupted"})["withheld"]
+
+
 @pytest.mark.parametrize(("captured", "here", "read_ahead_ios", "differs"), [
     (2560, 128, 900, True), (128, 128, 900, False), (2560, 128, 100, False), (None, 128, 900, False),
     (128, 0, 900, False)])
