@@ -5,7 +5,7 @@ import io
 import json
 import math
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from glob import escape
@@ -35,6 +35,8 @@ Output = str | Path
 FORMATS = ("html", "png", "svg", "csv", "json", "markdown")
 SUFFIXES = {"html": ".html", "png": ".png", "svg": ".svg", "csv": ".csv", "json": ".json", "markdown": ".md"}
 SCALE = 2.0
+_OF_OTHER_FILES = {".doc", ".docx", ".eps", ".gif", ".jpeg", ".jpg", ".ods", ".parquet", ".pdf", ".ps", ".tsv", ".txt",
+                   ".webp", ".xls", ".xlsx"}
 _ONE = "name a directory behind -o, or add --chart ID"
 _WIDTH, _WIDE = 640, 1040  # pixels
 _PADDING = 16
@@ -106,10 +108,18 @@ class View:
         return with_drive_colors(replace(page, brand=self.brand), colors)
 
 
-def format_of(output: Output) -> str:
-    """The format of the file name's suffix; html for an unknown suffix."""
+def format_of(output: Output, formats: Collection[str] = FORMATS) -> str:
+    """The format of the file name's suffix; html where that names none, as in `drives-v1.2`.
+
+    formats: that can be written. Raises UsageError for the suffix of any other kind of file.
+    """
     suffix = Path(output).suffix.lower()
-    return next((format for format, own in SUFFIXES.items() if suffix == own), "html")
+    format = next((format for format, own in SUFFIXES.items() if suffix == own), "html")
+    if suffix in _OF_OTHER_FILES or format not in formats:
+        raise UsageError(f"{output}: a {suffix} file cannot be written here",
+                         f"name a file with {', '.join(SUFFIXES[format] for format in formats)}"
+                         + ("; a browser prints a page to PDF" if suffix == ".pdf" else ""))
+    return format
 
 
 def write(page: model.Page, format: str, output: Output | None = None, chart: str | None = None, force: bool = False, *,

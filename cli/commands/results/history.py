@@ -28,7 +28,7 @@ from blkreel.common.printable import printable
 from blkreel.traces.format.writer import output_errors, refuse_output
 
 _CHANGED = 4  # exit code
-_FORMATS = {".html": "html", ".png": "png", ".svg": "svg", ".csv": "csv", ".md": "markdown"}
+_FORMATS = ("html", "png", "svg", "csv", "markdown")
 _MOST_KEYS = 12  # in an error message
 
 
@@ -78,7 +78,7 @@ def command(workload: str, drive_texts: tuple[str, ...], by: By, metrics: tuple[
                             ("--junit", junit)):
             if value:
                 raise UsageError(f"{name}: nothing to decide", "add --fail-on-change")
-    format_ = _FORMATS.get(output.suffix.lower(), "html") if output else ""
+    format_ = export.format_of(output, _FORMATS) if output else ""
     for path in filter(None, (junit, output)):
         refuse_output(path, force)
     colors = brand.load(theme) if theme else NO_BRAND

@@ -97,8 +97,9 @@ def test_every_command_is_quiet_and_verbose(command, tmp_path, monkeypatch):
 
 @pytest.mark.parametrize("words", [
     ("import", "r.csv", "--format", "msr", "-o", "./r.csv"), ("slice", "t.parquet", "-o", "link.parquet"),
-    ("export", "t.parquet", "--format", "iolog3", "-o", "t.parquet"), ("report", "run", "-o", "run/records.parquet"),
-    ("compare", "other", ".", "-o", "run/records.parquet"),
+    ("export", "t.parquet", "--format", "iolog3", "-o", "t.parquet"),
+    ("report", "run", "--format", "html", "-o", "run/records.parquet"),
+    ("compare", "other", ".", "--format", "html", "-o", "run/records.parquet"),
     ("replay", "run", "--on", "nil:64GiB,clock=virtual", "-o", "run"),
     ("replay", "run/records.parquet", "--on", "nil:64GiB,clock=virtual", "-o", "run"),
     ("replay", "t.parquet", "--on", "nil:64GiB,clock=virtual", "-o", "run", "--background", "run,rate=1Gbit")])

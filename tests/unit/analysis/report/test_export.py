@@ -251,6 +251,7 @@ def test_commands_write_what_they_are_asked_for(blkreel, tmp_path, four_runs):
     (["--format", "csv"], 2, "add -o DIRECTORY, or --chart ID"),
     (["--format", "png"], 2, "add -o DIRECTORY, or --chart ID -o FILE"),
     (["--format", "json", "-o", "-"], 2, "name a file"),
+    (["-o", "fleet.PDF"], 2, "fleet.PDF: a .pdf file cannot be written here; name a file with .html, .png"),
     (["--highlight", "nobody"], 2, "name one of: In memory, On disk"),
     (["--chart", "read-wait"], 2, "add -o read-wait.svg"),
     (["--highlight", "nobody", "-o", "x.html"], 2, "name one of: In memory, On disk"),

@@ -74,6 +74,7 @@ def test_an_existing_output_stays(history, tmp_path):
     (("--where", "color=red"), "--where color=red: not COLUMN=TEXT; COLUMN is one of: unit, pace"),
     (("--where", "state=dirty"), "--where state=dirty: no result has it; use one of: full"),
     (("--metric", "iops", "--metric", "read_p99", "-o", "history.png"), "one picture or table of 2 metrics"),
+    (("-o", "history.json"), "history.json: a .json file cannot be written here; name a file with .html, .png"),
 ])
 def test_wrong_options_are_refused(history, words, message, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
