@@ -2,7 +2,9 @@
 
 import codecs
 import os
+import signal
 import sys
+from types import FrameType
 from typing import NoReturn
 
 import click
@@ -33,9 +35,11 @@ def main() -> None:
     """Run the command.
 
     Exit codes: 0 done, 1 failed, 2 usage, 3 not trustworthy, 4 a condition of `--fail-if` is true, 5 refused for
-    safety, 6 ended with writes in flight, 130 interrupted, 141 the reader of stdout has exited.
+    safety, 6 ended with writes in flight, 130 interrupted, 141 the reader of stdout has exited; 128 + the number of a
+    signal that ended it.
     """
     _open_standard_descriptors()
+    received = _signals_as_interrupts()
     keep_out_pandas()
     for stream in (sys.stdout, sys.stderr):
         if stream is not None and hasattr(stream, "reconfigure"):
@@ -52,13 +56,14 @@ def main() -> None:
         from blkreel.cli.failures import failure_of, print_failure, wants_json  # only a failure needs it
 
         failure = failure_of(error)
+        exit_code = 128 + received[0] if received and failure.code == "interrupted" else failure.exit_code
         try:
             print_failure(failure, wants_json(sys.argv[1:]))
         except BrokenPipeError:
             _end_without_stdout(141)
         except OSError:
-            _end_without_stdout(failure.exit_code)  # it is on a full disk; stderr has the message
-        sys.exit(failure.exit_code)
+            _end_without_stdout(exit_code)  # it is on a full disk; stderr has the message
+        sys.exit(exit_code)
 
 
 def _similar(error: UnicodeError) -> tuple[str, int]:
@@ -69,6 +74,23 @@ def _similar(error: UnicodeError) -> tuple[str, int]:
 
 
 codecs.register_error(_SIMILAR, _similar)
+
+
+def _signals_as_interrupts() -> list[int]:
+    """Let SIGTERM and SIGHUP end the command as Ctrl-C does, unless they are ignored (nohup): else what it was writing
+    stays under a temporary name. Returns the list that gets the number of the signal."""
+    received: list[int] = []
+
+    def interrupt(number: int, frame: FrameType | None) -> None:
+        received.append(number)
+        # A second SIGTERM ends it at once; the kernel may send SIGHUP more than once by itself.
+        signal.signal(number, signal.SIG_DFL if number == signal.SIGTERM else signal.SIG_IGN)
+        raise KeyboardInterrupt
+
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        if signal.getsignal(number) is signal.SIG_DFL:
+            signal.signal(number, interrupt)
+    return received
 
 
 def _open_standard_descriptors() -> None:

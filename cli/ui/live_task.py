@@ -19,7 +19,7 @@ from blkreel.traces.live import Interval, RunCounter
 
 from .live_view import INTERVAL_NS, LiveView, ThreadNames
 from .progress import Task, line_task, progress
-from .terminal_guard import restored_cursor, supports_live_view, suspend
+from .terminal_guard import noted_suspend, supports_live_view, suspend
 
 _REFRESH_EVERY_S = 0.5
 
@@ -186,7 +186,7 @@ class LiveTask(ProgressTask):
         self._live.refresh()
 
     def __enter__(self) -> "LiveTask":
-        self._guard = restored_cursor(self._request_suspend)
+        self._guard = noted_suspend(self._request_suspend)
         self._guard.__enter__()
         self._guarded(lambda: self._live.start(refresh=True))
         return self

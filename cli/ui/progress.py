@@ -13,7 +13,7 @@ from rich.progress import BarColumn, ProgressColumn, SpinnerColumn, TextColumn, 
 
 from blkreel.common.progress import ProgressTask
 
-from .terminal_guard import restored_cursor, supports_live_view, suspend
+from .terminal_guard import noted_suspend, supports_live_view, suspend
 
 _LINE_EVERY_S = 5.0
 
@@ -59,7 +59,7 @@ def progress(step: str, total: float | None = None) -> Iterator[Task]:
             suspend_bar()
             bar.start()
 
-    with (restored_cursor(lambda: suspend_requests.append(True)),
+    with (noted_suspend(lambda: suspend_requests.append(True)),
           rich.progress.Progress(*columns, TextColumn("{task.fields[detail]}"), console=console,
                                  transient=True) as bar):
         handle = bar.add_task(step, total=total, detail="")

@@ -132,13 +132,25 @@ def test_a_terminal_that_is_shut_ends_a_replay_in_order_unless_that_is_ignored(b
     assert (run["completed_ops"] == 3000) == ignored
 
 
-def test_a_bar_that_is_killed_or_stopped_gives_the_cursor_back():
-    draws = ("import time\nfrom blkreel.cli.ui.progress import progress\n"
-             "with progress('reading', 1e9) as task:\n"
-             "    for done in range(10**9): task.update(done); time.sleep(0.01)")
+def test_a_command_that_is_stopped_or_ended_leaves_a_sane_terminal_and_no_half_file(tmp_path):
+    draws = (f"""import time
+from blkreel.cli.main import cli, main
+from blkreel.cli.ui.progress import progress
+from blkreel.common.files.safe_files import NewFile
+
+def work(**_):
+    with NewFile({str(tmp_path / 'new')!r}), progress("reading", 1e9) as task:
+        for done in range(10**9):
+            task.update(done)
+            time.sleep(0.01)
+
+cli.main = work
+main()""")
     terminal = Terminal([sys.executable, "-c", draws])
     terminal.wait_for("reading")
     stop_and_continue(terminal, "reading")
+    assert list(tmp_path.iterdir())
     terminal.process.terminate()
-    assert terminal.wait() == -signal.SIGTERM and terminal.is_sane()
+    assert terminal.wait() == 128 + signal.SIGTERM and terminal.is_sane() and "interrupted" in terminal.text
+    assert not list(tmp_path.iterdir())
     terminal.close()
