@@ -1,12 +1,14 @@
 """`blkreel doctor`: check the requirements of capture and replay."""
 
 import dataclasses
+import os
+from collections.abc import Sequence
 
 import click
 from rich.text import Text
 
 from blkreel.cli.options.types import NOT_TRUSTWORTHY, as_json
-from blkreel.cli.requirements import all_checks
+from blkreel.cli.requirements import Check, all_checks
 from blkreel.common.command_line import as_typed
 from blkreel.common.console import Console, print_table, warn
 from blkreel.common.files.json_file import print_json
@@ -53,8 +55,19 @@ def command(wants_calibration: bool, as_json: bool) -> int:
             if check.remedy:
                 console.print(f"to fix {check.name}: {check.remedy}", highlight=False, markup=False,
                               soft_wrap=True)
-        console.print("ready" if ready else "not ready: a requirement is missing", highlight=False)
+        console.print(conclusion(checks), highlight=False, soft_wrap=True)
     return 0 if ready else 1
+
+
+def conclusion(checks: Sequence[Check]) -> str:
+    """Which areas are ready, and whether a capture without BPF takes the place of one with it."""
+    missing = dict.fromkeys(check.area for check in checks if check.status == "missing")
+    if not missing:
+        return "ready"
+    works = {check.name for check in checks if check.status == "ok"}
+    by_ftrace = "; capture then takes the source ftrace, which knows less of threads and files" \
+        if "capture" in missing and {"helpers", "tracefs", "blk tracer"} <= works and os.geteuid() == 0 else ""
+    return f"not ready for {', '.join(missing)}: a requirement is missing{by_ftrace}"
 
 
 def _calibrate(as_json: bool) -> int:

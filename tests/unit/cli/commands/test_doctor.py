@@ -4,6 +4,7 @@ import ctypes
 import errno
 import json
 import os
+import re
 import struct
 import subprocess
 from types import SimpleNamespace
@@ -11,6 +12,7 @@ from types import SimpleNamespace
 import pytest
 
 from blkreel.cli import requirements as checks
+from blkreel.cli.commands import doctor
 from blkreel.common.errors import BlkreelError
 
 
@@ -160,6 +162,18 @@ def test_the_document_and_the_exit_code_agree(blkreel):
     missing = [check for check in document["checks"] if check["status"] == "missing"]
     assert document["ready"] == (not missing) == (result.returncode == 0)
     assert all(check["remedy"] for check in missing), "each missing requirement has a remedy"
+
+
+@pytest.mark.parametrize(("missing", "tracer", "conclusion"), [
+    ("", "ok", "ready"), ("io_uring", "ok", "not ready for replay: a requirement is missing"),
+    ("BPF programs", "note", "not ready for capture: a requirement is missing"),
+    ("BPF programs", "ok", "not ready for capture: a requirement is missing; capture then takes .* ftrace, .*")])
+def test_it_concludes_what_works(monkeypatch, missing, tracer, conclusion):
+    areas = {"helpers": "capture, replay", "BPF programs": "capture", "io_uring": "replay", "tracefs": "other sources"}
+    monkeypatch.setattr(os, "geteuid", lambda: 0)
+    found = [checks.Check("other sources", "blk tracer", tracer, "")]
+    found += [checks.Check(area, name, "missing" if name == missing else "ok", "") for name, area in areas.items()]
+    assert re.fullmatch(conclusion, doctor.conclusion(found))
 
 
 @pytest.mark.parametrize(("number", "requirement"), [(321, "BPF programs"), (425, "io_uring")])
