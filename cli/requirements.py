@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Literal
 
 from blkreel.capture import helper as capture_helper
-from blkreel.common.command_line import AS_ROOT
+from blkreel.common.command_line import AS_ROOT, PRIVILEGED
 from blkreel.common.device import list_drives
 from blkreel.common.errors import BlkreelError
 from blkreel.common.system import find_program, integer_in, mount_points, text_in
@@ -63,7 +63,7 @@ def privilege() -> Check:
         return Check("capture", "privilege", "ok", "root" if os.geteuid() == 0 else "capabilities")
     if os.geteuid() == 0:
         return Check("capture", "privilege", "missing", f"root without {', '.join(lacking)}",
-                     "run it outside the container, or: docker run --privileged")
+                     PRIVILEGED)
     try:
         os.getxattr(capture_helper.HELPER, "security.capability")
         return Check("capture", "privilege", "ok", "the helper has file capabilities")

@@ -18,6 +18,7 @@ from blkreel.common.printable import printable
 PROGRAM = "blkreel"
 # In a message, as_typed() replaces the dots by the arguments of the running command.
 AS_ROOT = f"run as root: sudo {PROGRAM} ..."
+PRIVILEGED = "run it outside the container, or: docker run --privileged"
 _AS_ROOT_COMMANDS = ("capture", "demo", "emulate", "precondition", "replay", "test", "top")
 _OTHER_COMMANDS = ("anonymize", "check", "compare", "concat", "doctor", "drives", "export", "import", "info", "merge",
                    "model-drive", "model", "power", "predict", "recover", "report", "results", "samples", "slice")

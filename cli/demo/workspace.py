@@ -16,10 +16,12 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import FrameType
 
+from blkreel.common.command_line import PRIVILEGED
 from blkreel.common.errors import BlkreelError, SafetyError, os_errors
 from blkreel.common.files.safe_files import lock_file
 from blkreel.common.system import closing_descriptor, handled_signals, mounts_in
 from blkreel.replay.emulated.directory import devices_over, sweep
+from blkreel.replay.emulated.file_system import is_refused, last_message
 
 WORKSPACE_NAME = "blkreel-demo"
 MARK = ".blkreel-demo"
@@ -44,8 +46,9 @@ class Workspace:
         result = subprocess.run([str(word) for word in command], env=self.environment, stdin=subprocess.DEVNULL,
                                 capture_output=True, text=True)
         if result.returncode:
-            message = " ".join((result.stderr or result.stdout).split()) or "no message"
-            raise BlkreelError(f"{' '.join(map(str, command))} failed: {message}")
+            message = last_message(result.stderr) or " ".join(result.stdout.split()) or "no message"
+            raise BlkreelError(f"{' '.join(map(str, command))} failed: {message}",
+                               PRIVILEGED if is_refused(message) else None)
         return result.stdout
 
 

@@ -1,10 +1,12 @@
 """The file system of an emulated drive: formatted, mounted and unmounted for a command."""
 
 import os
+import re
 import subprocess
 from dataclasses import dataclass
 from pathlib import Path
 
+from blkreel.common.command_line import PRIVILEGED
 from blkreel.common.errors import BlkreelError, SafetyError, UsageError, os_errors
 from blkreel.common.files.safe_files import caller_of_sudo
 from blkreel.common.system import find_program
@@ -65,7 +67,15 @@ def _run(*words: str) -> None:
     with os_errors(BlkreelError, f"cannot run {words[0]}"):
         result = subprocess.run(words, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, errors="replace")
     if result.returncode:
-        # An indented line continues the one before it: mount ends with one about dmesg.
-        lines = [line for line in result.stderr.splitlines() if line.strip() and not line[0].isspace()]
-        why = lines[-1] if lines else f"exit code {result.returncode}"
-        raise BlkreelError(f"{words[0]} failed: {why}", "see: dmesg | tail")
+        why = last_message(result.stderr) or f"exit code {result.returncode}"
+        raise BlkreelError(f"{words[0]} failed: {why}", PRIVILEGED if is_refused(why) else "see: dmesg | tail")
+
+
+def last_message(stderr: str) -> str:
+    """Of a program of the system. An indented line continues the one before it: mount ends with one about dmesg."""
+    return next((line for line in reversed(stderr.splitlines()) if line.strip() and not line[0].isspace()), "")
+
+
+def is_refused(why: str) -> bool:
+    """Whether a program of the system was refused what root may do elsewhere, as a container refuses mounts."""
+    return re.search("permission denied|operation not permitted|unused loop device", why, re.IGNORECASE) is not None

@@ -13,6 +13,7 @@ from waiting import wait_until
 
 from blkreel.cli.demo import steps as demo_steps
 from blkreel.cli.demo.workspace import Workspace
+from blkreel.common.command_line import PRIVILEGED
 from blkreel.common.errors import BlkreelError
 
 
@@ -96,3 +97,11 @@ time.sleep(600)
     child = (tmp_path / "started").read_text()
     wait_until(lambda: not subprocess.run(["ps", "-o", "stat=", "-p", child], capture_output=True,
                                           text=True).stdout.strip("Z \n"))
+
+
+@pytest.mark.parametrize(("says", "remedy"), [("mount: /mnt: permission denied.", PRIVILEGED),
+                                              ("mount: /mnt: wrong fs type", None)])
+def test_what_a_container_refuses_comes_with_a_remedy(tmp_path, says, remedy):
+    with pytest.raises(BlkreelError) as raised:
+        Workspace(tmp_path).run("sh", "-c", f"echo {says} >&2; exit 32")
+    assert raised.value.message.endswith(says) and raised.value.remedy == remedy
