@@ -119,7 +119,8 @@ def test_an_output_within_the_demos_own_directory(tmp_path):
     (lambda path: (path.mkdir(mode=0o700), (path / "thesis.tex").write_text("mine")),
      "has files that are not of a demo"),
     (lambda path: (path.mkdir(), path.chmod(0o777)), "only this user can write to"),
-    (lambda path: path.symlink_to(path.parent / "elsewhere"), "")], ids=["files", "writable for others", "a link"])
+    (lambda path: path.symlink_to(path.parent / "elsewhere"), "only this user can write to")],
+    ids=["files", "writable for others", "a link"])
 def test_a_directory_of_that_name_that_is_not_a_demos_is_refused_and_stays(tmp_path, take, message):
     (tmp_path / "elsewhere").mkdir()
     taken = tmp_path / demo_workspace.WORKSPACE_NAME
