@@ -8,6 +8,7 @@ import pyarrow as pa
 from blkreel.common.errors import UsageError
 from blkreel.traces.format.schema import OPS
 from blkreel.traces.importers.account import Account, account_for
+from blkreel.traces.importers.operation_letters import category_of, flags_of, op_of
 from blkreel.traces.importers.source_file import SourceFile
 from blkreel.traces.importers.source_format import (
     INVALID,
@@ -65,14 +66,14 @@ class AndroidEbpf(TextFormat):
     pattern = LinePattern(r"[^,]+-\d+,\d+,[A-Z]+,\d+,\d+,\d+\.\d+", r"process?,device,rw_flag,sector,size,timestamp")
     columns = (Column("process", "text"), Column("device", "text"), Column("op", "text"), Column("sector", "int"),
                Column("sectors", "int"), Column("time", "decimal", 9))
-    _OPS = {**_LETTERS, b"F": OPS["flush"], b"D": OPS["discard"]}
     _MINOR_BITS = 20  # of a dev_t inside the kernel
 
     def batch(self, rows: Rows, account: Account, options: ImportOptions) -> Batch:
+        letters = mapped(rows["op"], category_of)
         return Batch(rows["time"], scaled(rows["sector"], _SECTOR_BYTES), scaled(rows["sectors"], _SECTOR_BYTES),
-                     mapped(rows["op"], lambda text: self._OPS.get(text[:1], UNKNOWN_OP)).astype(np.int8),
-                     rows.positions, device=translated(rows["device"], self._device),
-                     tid=mapped(rows["process"], self._tid), process=translated(rows["process"], self._comm))
+                     op_of(letters), rows.positions, device=translated(rows["device"], self._device),
+                     tid=mapped(rows["process"], self._tid), process=translated(rows["process"], self._comm),
+                     flags=flags_of(letters))
 
     @staticmethod
     def _tid(text: bytes) -> int:

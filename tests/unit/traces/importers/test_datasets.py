@@ -13,7 +13,7 @@ from tree import foreign
 
 from blkreel.common.errors import UsageError
 from blkreel.traces.format.reader import open_trace
-from blkreel.traces.format.schema import FLAGS
+from blkreel.traces.format.schema import FLAGS, OP_NAMES
 from blkreel.traces.importers import ImportOptions, import_recording
 
 OPS = {"R": 0, "W": 1, "r": 0, "w": 1, "Read": 0, "Write": 1}
@@ -159,6 +159,13 @@ def test_all_rows_equal_those_of_a_plain_parser(tmp_path, name):
 @pytest.mark.parametrize("name, path", [(name, path) for name, paths in SAMPLES.items() for path in paths])
 def test_a_trace_of_others_gives_all_its_rows(tmp_path, name, path):
     assert_same(foreign(path), name, tmp_path / "t.parquet")
+
+
+def test_letters_of_the_kernel_are_operations_and_flags(run):
+    """A write behind a flush was a flush."""
+    frame, _ = run(b"app-7,8388608,FWFS,8,8,1.0\napp-7,8388608,FF,0,0,2.0\napp-7,8388608,RA,16,8,3.0\n", "android")
+    assert [OP_NAMES[op] for op in frame.op] == ["write", "flush", "read"]
+    assert frame["flags"].tolist() == [FLAGS["preflush"] | FLAGS["fua"] | FLAGS["sync"], 0, FLAGS["read_ahead"]]
 
 
 def test_a_request_without_a_response_is_ignored_with_a_reason(run):
