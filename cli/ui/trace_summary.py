@@ -79,8 +79,8 @@ def _op_words(document: Mapping[str, Any]) -> list[str]:
 
 
 def file_size(file_bytes: int, rows: int) -> str:
-    """`678 KB, 7.4 bytes per I/O`"""
-    return format_bytes(file_bytes) + (f", {file_bytes / rows:.1f} bytes per I/O" if rows else "")
+    """`file of 678 KB, 7.4 bytes a row`"""
+    return f"file of {format_bytes(file_bytes)}" + (f", {file_bytes / rows:.1f} bytes a row" if rows else "")
 
 
 def show_transformed(result: Transformed, as_json: bool) -> None:

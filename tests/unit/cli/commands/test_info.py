@@ -64,7 +64,7 @@ def test_threads_that_are_not_listed_are_counted(blkreel, tmp_path):
 def test_a_trace_that_knows_neither_does_not_speak_of_them(blkreel, tmp_path):
     new_trace(tmp_path / "t.parquet", {}, submit_ns=np.arange(2), offset_bytes=0, length_bytes=512)
     shown = blkreel("info", tmp_path / "t.parquet").stdout
-    assert "waits" not in shown and "workload" not in shown and "file" not in shown
+    assert "waits" not in shown and "workload" not in shown and "\n  file" not in shown
 
 
 def test_the_layers_of_a_volume_have_no_sum(blkreel, tmp_path):
