@@ -42,7 +42,7 @@ def align(log: FrameLog, metadata: Mapping[str, Any], end_ns: int, start_ns: int
     the user gave it. Raises UsageError if the clocks cannot be aligned, and if no frame is within the trace."""
     alignment = _by_wall_clock(log, metadata, end_ns) if start_ns is None else Alignment(
         start_ns, _ASKED_NS, "given",
-        f"time 0 of the frame log is at {_seconds(start_ns)} of the trace, as --frames-start gives it: not checked")
+        f"by --frames-start, not checked: time 0 of the frame log is at {_seconds(start_ns)} of the trace")
     first_ns, last_ns = int(log.start_ns[0]) + alignment.offset_ns, int(log.end_ns[-1]) + alignment.offset_ns
     if last_ns + alignment.uncertainty_ns < 0 or first_ns - alignment.uncertainty_ns > end_ns:
         raise UsageError(f"{log.path}: no frame within the trace: the frames are from {_seconds(first_ns)} to "

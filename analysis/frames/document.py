@@ -13,7 +13,7 @@ import numpy.typing as npt
 from blkreel.common.errors import UsageError
 from blkreel.common.files.storage_url import Location
 from blkreel.common.printable import printable, printable_document
-from blkreel.common.units import duration
+from blkreel.common.units import counted, duration
 from blkreel.common.verdict import Verdict
 from blkreel.traces.format.metadata_types import Thread
 from blkreel.traces.format.reader import open_trace
@@ -144,7 +144,7 @@ def sentence(document: Mapping[str, Any]) -> str:
     totals = document["totals"]
     count, by_io = totals["stutters"], totals["by_io"]
     if not count:
-        return f"No stutter in {document['log']['frames']:,} frames"
+        return f"No stutter in {counted(document['log']['frames'], 'frame')}"
     words = f"{by_io} of {count} stutters waited for I/O"
     if by_io:
         words += f", which took {duration(totals['lost_ns'])}"
@@ -163,14 +163,14 @@ def notes(document: Mapping[str, Any]) -> list[str]:
              f"Waits of the threads of {waits['program']}: {waits['words']}. A frame that waits for a thread without "
              "I/O of its own is seen by the I/O of that other thread only."]
     if totals["unclear"]:
-        texts.append(f"{totals['unclear']} stutters are unclear: the waits beside them also occur beside smooth "
-                     "frames, or the clocks are not aligned well enough.")
+        texts.append(f"Unclear: {counted(totals['unclear'], 'stutter')}, because waits beside a stutter also occur "
+                     "beside smooth frames, or the clocks are not aligned well enough.")
     if totals["beyond"]:
-        texts.append(f"{totals['beyond']} stutters before or after the trace are left out.")
+        texts.append(f"Left out: {counted(totals['beyond'], 'stutter')} before or after the trace.")
     if waits["lost_events"]:
-        texts.append(f"The capture lost {waits['lost_events']:,} events: a stutter may have waited for one of these.")
+        texts.append(f"The capture lost {counted(waits['lost_events'], 'event')}: a stutter may have waited for one.")
     if elsewhere := document["log"]["frames_elsewhere"]:
-        texts.append(f"{elsewhere:,} frames of other processes or swap chains are left out.")
+        texts.append(f"Left out: {counted(elsewhere, 'frame')} of other processes or swap chains.")
     if drive := document["other_drive"]:
         texts.append(f"On {drive['label']} (verdict of the replay: {drive['verdict']['level']}): each "
                      "wait changes by the difference of the latencies; what the program computes stays.")

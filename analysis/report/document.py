@@ -36,7 +36,7 @@ from blkreel.common.device import drive_units, without_seed
 from blkreel.common.errors import BlkreelError
 from blkreel.common.files.typed_document import record
 from blkreel.common.printable import printable, within_sentence
-from blkreel.common.units import setting
+from blkreel.common.units import counted, setting
 from blkreel.traces.format.condition import Condition, Role, compute_words, differences, input_names, workload_words
 from blkreel.traces.format.exposure import Exposure
 from blkreel.traces.format.metadata_types import Pace, Source
@@ -127,7 +127,8 @@ def _without_invalid(measured: list[Measured]) -> tuple[list[Measured], list[Doc
         else:
             used.append(run)
     if not used:
-        raise NoValidRun(f"all {len(measured)} runs are invalid", "list the reasons: --why, without --drop-invalid")
+        raise NoValidRun(f"no valid run, of {counted(len(measured), 'run')}",
+                         "list the reasons: --why, without --drop-invalid")
     return used, dropped
 
 

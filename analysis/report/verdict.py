@@ -51,7 +51,7 @@ def verdict(metadata: Document, numbers: Document, limit: ProviderLimit | GroupL
         add("io_errors", "invalid", f"{counted(numbers['all']['error_ops'], 'I/O')} failed", "failed")
     lost = lost_events(metadata)
     if lost:
-        add("lost_events", "qualified", f"{lost:,} events lost by the capture", "lost")
+        add("lost_events", "qualified", f"{counted(lost, 'event')} lost by the capture", "lost")
     if "run" not in metadata:
         reasons += [reason("incomplete_capture", "qualified", f"the capture is not complete: {text}")
                     for text in missing_ios(metadata)]

@@ -194,7 +194,7 @@ def _qualified(run: Run) -> Iterator[Reason]:
                      "same blocks, unlike in the trace", None, run.hazards, 0)
     lost = source.lost["total"] if source.lost else None
     if lost:
-        yield reason("lost_events", "qualified", f"{lost:,} events lost by the capture", None, lost, 0)
+        yield reason("lost_events", "qualified", f"{counted(lost, 'event')} lost by the capture", None, lost, 0)
     for text in source.missing_ios or ():
         yield reason("incomplete_capture", "qualified", f"the capture is not complete: {text}")
     if commands := source.commands_unseen:

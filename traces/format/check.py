@@ -167,7 +167,7 @@ def _incompleteness(metadata: Metadata) -> list[str]:
     if lost is None:
         warnings.append("the number of lost events is unknown: the source does not count them")
     elif lost:
-        warnings.append(f"{lost:,} events were lost while capturing")
+        warnings.append(f"{counted(lost, 'event')} lost while capturing")
     if metadata.get("unmatched"):
         warnings.append(f"{metadata['unmatched']:,} completions had no matching submission")
     if metadata.get("import_warnings"):

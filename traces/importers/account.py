@@ -78,7 +78,7 @@ class Account:
 
     def missing(self) -> list[str]:
         """What the recording had and the trace lacks."""
-        lost = [f"{self.lost_events:,} events were lost during the recording"] if self.lost_events else []
+        lost = [f"{counted(self.lost_events, 'event')} lost during the recording"] if self.lost_events else []
         return [*lost, *self.lines(self.rejected, "rejected")]
 
     @property

@@ -122,7 +122,7 @@ def _device(drive: DriveTotals, files: list[Path]) -> dict[str, Any]:
 def _missing(end: Totals) -> list[str]:
     losses = []
     if end["lost"]["total"]:
-        losses.append(f"{end['lost']['total']:,} events were lost during the recording")
+        losses.append(f"{counted(end['lost']['total'], 'event')} lost during the recording")
     if end["ledger"]["unmatched"]:
         losses.append(f"{counted(end['ledger']['unmatched'], 'I/O')} completed whose issue was not seen")
     if end["ledger"]["impossible_extents"]:

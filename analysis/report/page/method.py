@@ -168,7 +168,7 @@ def _sources(sections: list[Document]) -> Iterator[tuple[str, str]]:
         if source["programs"]:
             words.append(f"I/O of {', '.join(source['programs'])}")
         if source["lost_events"]:
-            words.append(f"the capture lost {source['lost_events']:,} events")
+            words.append(f"the capture lost {units.counted(source['lost_events'], 'event')}")
         yield "Trace", "; ".join(str(word) for word in words if word)
 
 

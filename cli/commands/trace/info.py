@@ -224,7 +224,7 @@ def _facts(document: Mapping[str, Any], is_run: bool) -> Iterator[tuple[str, str
         yield "dropped", f"{ring['dropped_rows']:,} earlier I/Os, by the limit of the flight recorder"
     lost = metadata.get("lost")
     if lost:
-        yield "lost", "unknown" if lost["total"] is None else f"{lost['total']:,} events"
+        yield "lost", "unknown" if lost["total"] is None else counted(lost["total"], "event")
     for text in metadata.get("import_warnings") or []:
         yield "warning", text
     if is_run:

@@ -198,7 +198,7 @@ def test_what_the_clocks_do_not_decide_is_unclear(tmp_path):
     os.utime(log)
     document = joined(trace, log)
     assert causes(document) == {400: "unclear", 420: "unclear"} and document["clock"]["method"] == "named"
-    assert any("2 stutters are unclear" in note for note in document["notes"])
+    assert any("Unclear: 2 stutters," in note for note in document["notes"])
 
 
 def test_a_log_of_another_time_zone_is_found(played, monkeypatch):

@@ -74,7 +74,7 @@ def test_a_file_of_version_1_reads_as_it_was_written(name, schema):
     assert check(trace).errors == [
         "1 row: think_ns without waited_on (first at row 1)",
         "298 rows: think_ns is not submit_ns - the completion of waited_on (first at row 2)"]
-    assert check(trace).warnings[0] == "2 events were lost while capturing"
+    assert check(trace).warnings[0] == "2 events lost while capturing"
 
 
 def test_telemetry_of_version_1_reads_as_it_was_written():

@@ -95,7 +95,7 @@ def test_no_flipped_bit_in_the_rows_goes_unnoticed(good, tmp_path_factory, data)
 
 def test_lost_events_are_shown_and_not_an_error(tmp_path, blkreel):
     new_trace(tmp_path / "t.parquet", {"lost": {"total": 17, "per_cpu": {"0": 17}, "intervals": []}}, submit_ns=[1])
-    assert "17 events were lost" in blkreel("check", tmp_path / "t.parquet", code=3).stderr
+    assert "17 events lost" in blkreel("check", tmp_path / "t.parquet", code=3).stderr
     assert "17 events" in blkreel("info", tmp_path / "t.parquet").stdout
 
 

@@ -206,7 +206,7 @@ def test_missing_numbers_are_lost_events_of_their_cpu(rows_of):
     assert result.metadata["unmatched"] == 1
     # The first issue's completion was among them: it must not take that of the second.
     assert rows.latency_ns.tolist() == [10, -1, 10]
-    assert any("5 events were lost" in line for line in result.missing)
+    assert any("5 events lost" in line for line in result.missing)
 
 
 def test_losses_in_the_words_of_ftrace(rows_of):

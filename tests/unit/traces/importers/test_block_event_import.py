@@ -250,7 +250,7 @@ def test_missing_events_are_named(run, tmp_path):
 def test_lost_events_are_counted_with_separators_of_thousands(run, text, count):
     _, result = run(text)
     assert result.metadata["lost"]["total"] == count
-    assert result.missing == [f"{count:,} events were lost during the recording"]
+    assert result.missing == [f"{count:,} events lost during the recording"]
 
 
 def test_differences_of_times_are_refused(run):
