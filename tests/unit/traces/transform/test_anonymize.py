@@ -7,7 +7,7 @@ import pyarrow.parquet as pq
 import pytest
 from quiet import progress
 from small_trace import new_trace
-from transformed import assert_valid, columns_of
+from transformed import assert_valid, columns_of, valid_rows
 from tree import APP_START, COMPILE, GAME_LOAD
 
 import blkreel
@@ -168,6 +168,19 @@ def test_permuted_regions_keep_each_io_and_each_overlap(tmp_path, region_bytes):
 def test_a_region_as_large_as_the_drive_moves_nothing_and_says_so(tmp_path):
     result = anonymize(open_trace(COMPILE), tmp_path / "t.parquet", key=KEY, region_bytes=1 << 40)
     assert "no offset changed" in result.notes[0]
+
+
+def test_regions_of_devices_of_any_size_take_little_memory(tmp_path):
+    """256 PiB have 2^46 regions, which no memory holds; the last I/O reaches across 2^37 of them."""
+    offset_bytes = np.array([1 << 57, (1 << 57) + 2048, 4096, 1 << 50])
+    length_bytes = np.array([4096, 4096, 4096, 1 << 49])
+    trace = new_trace(tmp_path / "a.parquet", drive_bytes=1 << 58, op=0, latency_ns=1, offset_bytes=offset_bytes,
+                      length_bytes=length_bytes)
+    anonymize(open_trace(trace), tmp_path / "t.parquet", key=KEY, region_bytes=4096)
+    moved_bytes = valid_rows(tmp_path / "t.parquet")["offset_bytes"]
+    assert (moved_bytes != offset_bytes).any() and moved_bytes[1] - moved_bytes[0] == 2048
+    begins, ends = moved_bytes[[0, 2, 3]], (moved_bytes + length_bytes)[[1, 2, 3]]
+    assert (np.sort(begins)[1:] >= np.sort(ends)[:-1]).all() and ends.max() <= 1 << 58
 
 
 def test_regions_that_are_no_blocks(tmp_path):
