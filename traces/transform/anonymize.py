@@ -26,7 +26,7 @@ from .rows import TRACE_FLAGS, trace_schema
 
 _HASH_DIGITS = 12
 _WRITER_BYTES = 80 << 20  # of the rows that a TransformOutput gathers and encodes
-_KEYS = ("source_format", "clock", "capture_layer", "cold", "queue_time_source", "cpu_count", "clock_resolution_ns",
+_KEYS = ("source_format", "capture_layer", "cold", "queue_time_source", "cpu_count", "clock_resolution_ns",
          "source_lacks", "times_step_ns", "unmatched", "in_flight_at_start", "in_flight_at_end", "clock_uncertainty_ns",
          "storage_layer")
 _DEVICE_KEYS = ("kind", "size_bytes", "logical_block_bytes", "physical_block_bytes", "scheduler", "queue_depth",
@@ -126,7 +126,8 @@ def _metadata(metadata: Metadata, pseudonyms: Pseudonyms, inodes: _Numbering,
               region_bytes: int | None, notes: list[str]) -> Metadata:
     metadata = of_recording(metadata)
     result: Metadata = {key: metadata[key] for key in _KEYS if key in metadata}
-    result |= {"writer": WRITER, "epoch_ns": 0}
+    # Times that begin at 0 are on no clock that another trace has.
+    result |= {"writer": WRITER, "epoch_ns": 0, "clock": "relative"}
     if isinstance(metadata.get("kernel"), str) and (version := re.match(r"\d+\.\d+", metadata["kernel"])):
         result["kernel"] = version[0]
     result["devices"] = [_device(device, number, pseudonyms)

@@ -154,21 +154,20 @@ def _by_start(traces: Sequence[Trace]) -> tuple[list[int], list[str], int | None
 
 def _by_clock(traces: Sequence[Trace]) -> tuple[list[int], list[str], int | None]:
     """Times to add to each trace, how sure they are as text, and their uncertainty; None if it is not known."""
-    epochs_ns, drift_ns, several = [], 0, False
-    for trace in traces:
+    epochs_ns, drift_ns = [], 0
+    is_same = [same_boot(traces[0], trace) for trace in traces]
+    for trace, same in zip(traces, is_same, strict=True):
         epoch_ns, offset_ns = trace.metadata.get("epoch_ns"), boot_offset_ns(trace)
-        if offset_ns is None and trace.metadata.get("clock") == "realtime":
+        if offset_ns is None and (trace.metadata.get("clock") == "realtime" or all(is_same)):
             offset_ns = 0
         if epoch_ns is None or offset_ns is None:
             raise UsageError(f"{trace.name}: no wall clock recorded", "place the first I/Os at one time: --align start")
-        same = same_boot(traces[0], trace)
-        several |= not same
         epochs_ns.append(epoch_ns + (boot_offset_ns(traces[0]) or 0 if same else offset_ns))
         pairs = trace.metadata.get("clock_pairs")
         drift_ns += 0 if same or not pairs else abs(pairs[-1]["realtime_ns"] - pairs[-1]["monotonic_ns"] - offset_ns)
     begin_ns = min(epochs_ns)
     shifts_ns = [epoch_ns - begin_ns for epoch_ns in epochs_ns]
-    if not several:
-        return shifts_ns, ["one clock: all traces are of one boot of one machine"], 0
+    if all(is_same):
+        return shifts_ns, ["one clock: all traces are of one recording, or of one boot of one machine"], 0
     return shifts_ns, [f"wall clocks of several boots or machines: adjusted by {format_ns(drift_ns)} during the "
                        "recordings; their synchronization is not known"], None

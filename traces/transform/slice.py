@@ -188,8 +188,7 @@ def _metadata(trace: Trace, selection: Selection, shift_ns: int) -> Metadata:
             metadata["capture_layer"] = layers.pop() if len(layers) == 1 else "mixed"
     if warnings := metadata.get("import_warnings"):
         metadata["import_warnings"] = [_OF_ALL + text.removeprefix(_OF_ALL) for text in warnings]
-    if isinstance(metadata.get("epoch_ns"), int):
-        metadata["epoch_ns"] += shift_ns
+    metadata["epoch_ns"] = (metadata.get("epoch_ns") or 0) + shift_ns
     lost: Any = metadata.get("lost")
     if lost and lost.get("total"):
         metadata["lost"] = _lost(lost, selection, shift_ns)

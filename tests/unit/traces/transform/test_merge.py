@@ -15,6 +15,7 @@ from blkreel.common.errors import BlkreelError, TraceError, UsageError
 from blkreel.traces.format.reader import open_trace
 from blkreel.traces.format.schema import FLAGS, TRACE_SCHEMA
 from blkreel.traces.samples import sample_path
+from blkreel.traces.transform.anonymize import anonymize
 from blkreel.traces.transform.concat import concat
 from blkreel.traces.transform.merge import merge
 from blkreel.traces.transform.rows import RowNumbers
@@ -72,6 +73,26 @@ def test_traces_with_times_of_the_wall_clock_are_placed_by_them(tmp_path):
                        submit_ns=[10, 20]) for epoch_ns in (10**18, 10**18 + 15)]
     merge([open_trace(path) for path in paths], tmp_path / "t.parquet")
     assert assert_valid(tmp_path / "t.parquet")["submit_ns"].tolist() == [10, 20, 25, 35]
+
+
+@pytest.mark.parametrize("metadata", [{"clock": "relative", "epoch_ns": 5}, {}])
+def test_slices_of_a_recording_without_a_wall_clock_have_its_clock(tmp_path, metadata):
+    """They were refused, and --align start, the remedy, moved the later one to the start of the other."""
+    path = new_trace(tmp_path / "a.parquet", metadata, submit_ns=[10, 20, 30], op=[0, 1, 0])
+    for op, rebase in (("read", False), ("write", True)):
+        slice_trace(open_trace(path), tmp_path / f"{op}.parquet", Selection(ops=(op,)), rebase=rebase)
+    merge([open_trace(tmp_path / f"{op}.parquet") for op in ("write", "read")], tmp_path / "t.parquet")
+    rows = assert_valid(tmp_path / "t.parquet")
+    assert rows["op"].tolist() == [0, 1, 0] and np.diff(rows["submit_ns"]).tolist() == [10, 10]
+
+
+def test_anonymized_traces_have_no_wall_clock(tmp_path):
+    """Recorded a day apart, they were merged as of the same time, the begin of 1970."""
+    paths = [new_trace(tmp_path / f"{number}.parquet", {"clock": "realtime", "epoch_ns": number * 86_400 * 10**9},
+                       submit_ns=[10]) for number in (1, 2)]
+    shared = [anonymize(open_trace(path), path.with_suffix(".shared"), key=bytes(32)).path for path in paths]
+    with pytest.raises(UsageError, match="no wall clock recorded"):
+        merge([open_trace(path) for path in shared], tmp_path / "t.parquet")
 
 
 def test_a_number_that_the_kernel_gave_again_is_another_thread(tmp_path):
