@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from itertools import pairwise
 
 import numpy as np
 
@@ -88,7 +89,7 @@ class BlockEvents:
         empty = (columns["length_bytes"] == 0) & ~flush & ~unsupported
         unpaired = np.isin(np.arange(first_row, first_row + len(flush)), self._unpaired) & ~(
             outside | unaligned | unsupported | empty)
-        self.account.omit("an unseen completion, which readers would take from a later I/O", unpaired)
+        self.account.omit("an unseen completion, which readers would mix up with a later I/O", unpaired)
         self.account.omit("length_bytes of 4 GiB and more", outside)
         self.account.omit("length_bytes is 0", empty)
         self.account.omit("offset_bytes between sectors", unaligned)
@@ -131,13 +132,14 @@ class BlockEvents:
 
 
 def _unpaired_rows(trace: Trace) -> np.ndarray:
-    """Rows without a completion before one at their place that has one."""
+    """Rows without a completion before one at their place that has one, or that was not queued."""
     if trace.greatest("latency_ns") < 0:
         return np.empty(0, np.int64)
     waiting: dict[tuple[int, int, int], list[int]] = {}
     found: list[int] = []
+    unqueued: set[int] = set()
     row = 0
-    for columns in trace.batches(["latency_ns", "op", "device", "offset_bytes"]):
+    for columns in trace.batches(["latency_ns", "queue_ns", "op", "device", "offset_bytes"]):
         batch = {name: columns[name].to_numpy() for name in columns.schema.names}
         op = np.where(is_op(batch, "write_zeroes", "zone_append"), OPS["write"], batch["op"])
         offset_bytes = np.where(is_op(batch, "flush"), 0, batch["offset_bytes"])
@@ -147,10 +149,14 @@ def _unpaired_rows(trace: Trace) -> np.ndarray:
         for index, place in zip(at.tolist(), places, strict=True):
             if unseen[index]:
                 waiting.setdefault(place, []).append(row + index)
+                if batch["queue_ns"][index] < 0 and place[1] != OPS["flush"]:
+                    unqueued.add(row + index)
             else:
                 found += waiting.pop(place, [])
         row += len(op)
-        check_export_state(trace, _PLACE_BYTES * len(waiting), "I/Os in flight or CPUs")
+        check_export_state(trace, _PLACE_BYTES * (len(waiting) + len(unqueued)), "I/Os in flight or CPUs")
+    # Readers take an issue at a place with an I/O in flight for the same I/O, unless it was queued or is a flush.
+    found += [before for rows in waiting.values() for before, after in pairwise(rows) if after in unqueued]
     return np.array(found, np.int64)
 
 
