@@ -95,7 +95,9 @@ class Tables:
                for file in trace.metadata.get("files") or []):
             add["inode"] = (self._first_free("inode") | _FILES_OF_A_NUMBER - 1) + 1
         numbers: list[int] = []
-        for device in trace.metadata.get("devices") or []:
+        # Without a table, each number is a device of its own.
+        unnamed: list[Any] = [{} for _ in range(trace.greatest("device") + 1)]
+        for device in trace.metadata.get("devices") or unnamed:
             if self.onto_one:
                 self.devices = [max([*self.devices, device], key=lambda entry: entry.get("size_bytes") or 0)]
                 numbers.append(0)
@@ -152,8 +154,9 @@ class Tables:
         for key in ("epoch_ns", "clock_pairs"):
             if key in first:
                 result[key] = first[key]
-        result |= {key: value for key, value in (("devices", self.devices), ("threads", self.threads),
-                                                 ("files", self.files)) if value}
+        devices = self.devices if any(self.devices) else []
+        result |= {key: value for key, value in (("devices", devices), ("threads", self.threads), ("files", self.files))
+                   if value}
         # Slices of one recording have the same account.
         recordings = [_recording(trace) or number for number, trace in enumerate(self._traces)]
         accounts = {recording: without_computing(trace.metadata) if number in backgrounds else trace.metadata

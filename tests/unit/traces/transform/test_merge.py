@@ -86,6 +86,16 @@ def test_slices_of_a_recording_without_a_wall_clock_have_its_clock(tmp_path, met
     assert rows["op"].tolist() == [0, 1, 0] and np.diff(rows["submit_ns"]).tolist() == [10, 10]
 
 
+@pytest.mark.parametrize(("onto_one", "numbers"), [(False, [0, 2, 1, 3]), (True, [0, 0, 0, 0])])
+def test_devices_without_a_table_stay_apart(tmp_path, onto_one, numbers):
+    """Of programs that write rows only: the I/O of both traces was of one device, or of none in the table."""
+    paths = [new_trace(tmp_path / "a.parquet", {}, submit_ns=[0, 10], device=[0, 1]),
+             new_trace(tmp_path / "b.parquet", {"devices": [{"name": "x"}, {"name": "y"}]}, submit_ns=[0, 10],
+                       device=[0, 1])]
+    merge([open_trace(path) for path in paths], tmp_path / "t.parquet", align="start", onto_one=onto_one)
+    assert assert_valid(tmp_path / "t.parquet")["device"].tolist() == numbers
+
+
 def test_anonymized_traces_have_no_wall_clock(tmp_path):
     """Recorded a day apart, they were merged as of the same time, the begin of 1970."""
     paths = [new_trace(tmp_path / f"{number}.parquet", {"clock": "realtime", "epoch_ns": number * 86_400 * 10**9},
