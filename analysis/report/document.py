@@ -223,7 +223,10 @@ def _headlines(pooled: Document, per_run: list[Document]) -> Document:
 
 
 def _compared(entries: list[Entry]) -> list[Document]:
-    """Return the ratios of a section; add ranks and ties to its entries."""
+    """Return the ratios of a section; add ranks and ties to its entries. Drives with an invalid run have neither."""
+    entries = [entry for entry in entries if entry.document["verdict"]["level"] != "invalid"]
+    if not entries:
+        return []
     labels = [entry.document["label"] for entry in entries]
     families = ranked_families(pace_names(entries[0].document["pace"]))
     runs: dict[str, dict[str, list[float | None]]] = {metric.key: {} for family in families for metric in family}

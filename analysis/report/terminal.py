@@ -332,7 +332,8 @@ def rank_words(entries: list[Document], metric: Metric) -> str:
         return ""
     words = [f"{rank} {', '.join(groups[rank])}{' (tie)' if len(groups[rank]) > 1 else ''}" for rank in sorted(groups)]
     if without:
-        words.append(f"without a rank, with fewer than {ENOUGH_RUNS} runs or without this figure: {', '.join(without)}")
+        words.append(f"without a rank, with fewer than {ENOUGH_RUNS} runs, an invalid one or without this figure: "
+                     f"{', '.join(without)}")
     return "; ".join(words)
 
 

@@ -22,7 +22,8 @@ def rankings(section: Datum) -> list[tuple[str, Metric]]:
 
 @dataclass(frozen=True)
 class RankedEntry:
-    """document: of the entry. place: in the order of the figure, from 0. rank: from 1; None with too few runs."""
+    """document: of the entry. place: in the order of the figure, from 0. rank: from 1; None with too few runs or an
+    invalid one."""
 
     document: Datum
     place: int
@@ -30,9 +31,11 @@ class RankedEntry:
 
 
 def ranked(entries: Sequence[Datum], metric: Metric) -> list[RankedEntry]:
-    """Entries of a document that have the metric, the best first. Ranks are those of the document."""
+    """Entries of a document that have the metric, the best first, those with an invalid run last. Ranks are those of
+    the document."""
     values = {number: entry["headline"][metric.key]["value"] for number, entry in enumerate(entries)}
     ordered = [entries[number] for number in best_first(values, metric.better == "higher")]
+    ordered.sort(key=lambda entry: entry["verdict"]["level"] == "invalid")
     return [RankedEntry(entry, place, entry["headline"][metric.key].get("rank")) for place, entry in enumerate(ordered)]
 
 
@@ -108,7 +111,7 @@ def _row(entry: Datum, ranked_row: RankedEntry | None, metric: Metric) -> Row:
     why = {metric.column: missing(entry, metric)} if figure["value"] is None else {}
     few = without_interval(entry, why.get(metric.column, ""))
     if not values["rank"]:
-        why["rank"] = few
+        why["rank"] = "a run is invalid" if entry["verdict"]["level"] == "invalid" else few
     if figure.get("low") is None:
         why |= {f"{stem}_low{unit}": few, f"{stem}_high{unit}": few}
     remark = remark_of(entry, metric)

@@ -14,10 +14,11 @@ from small_trace import new_trace
 from synthetic_runs import MS, write_run, write_trace
 
 from blkreel import open as blkreel_open
-from blkreel.analysis.metrics.definitions.headline import EXPLAINED, HEADLINE
+from blkreel.analysis.metrics.definitions.headline import EXPLAINED, HEADLINE, READ_WAIT
 from blkreel.analysis.metrics.definitions.registry import METRICS, value_at
 from blkreel.analysis.metrics.measure import Measured
-from blkreel.analysis.report import columns, document, present
+from blkreel.analysis.report import answer, columns, document, present
+from blkreel.analysis.report.charts.ranking import ranking
 from blkreel.analysis.report.page import method
 from blkreel.common import units
 from blkreel.common.emulated import use_between
@@ -100,6 +101,20 @@ def test_verdicts_add_what_the_analysis_sees(compared):
     assert any("180 µs" in text for text in texts)
     assert any("idle" in text for text in texts)
     assert any("n=1" in text and "no interval" in text for text in texts)
+
+
+def test_a_drive_with_an_invalid_run_takes_no_rank(tmp_path):
+    paths = [write_run(tmp_path / f"{name}{seed}", f"Drive {name}", read_us, seed=seed, seconds=3,
+                       verdict="invalid" if name == "A" and seed == 1 else "valid")
+             for name, read_us in (("A", 90), ("B", 180), ("C", 270)) for seed in range(6)]
+    (section,) = present.compare(paths)["sections"]
+    assert {entry["label"]: entry["headline"]["read_wait"]["rank"] for entry in section["entries"]} == {
+        "Drive A": None, "Drive B": 1, "Drive C": 2}
+    assert not any("Drive A" in (ratio["base"], ratio["other"]) for ratio in section["ratios"])
+    assert answer.sentence(section, "Drive C").endswith("rank 2 of 2 drives (1 without a result)")
+    chart = ranking("read-wait", section["entries"], READ_WAIT)
+    assert [(row.values["drive"], row.values["rank"]) for row in chart.table.rows] == [
+        ("Drive B", 1), ("Drive C", 2), ("Drive A", None)]
 
 
 def test_repetitions_are_pooled_and_shown_as_one_entry(tmp_path):
