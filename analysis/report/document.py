@@ -16,6 +16,7 @@ What is known of a figure's certainty stands beside it (statistics.py, ranking.p
 """
 
 import functools
+import itertools
 import shlex
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import dataclass
@@ -93,9 +94,10 @@ def comparison(measured: list[Measured], drop_invalid: bool = False,
     several_devices = len({condition.device for condition in conditions}) > 1
     built: list[Section] = []
     notes = list(_changed_traces(measured))
-    for groups in sections.values():
-        entries = _distinct([(entry_of or entry)(runs) for runs in groups.values()])
-        first = next(iter(groups.values()))[0]
+    drives = [[(entry_of or entry)(runs) for runs in groups.values()] for groups in sections.values()]
+    _name_apart(drives)
+    for entries in drives:
+        first = entries[0].measured[0]
         document: Document = {
             "title": pace_title(first), "claim": claim(first), "source": source(first),
             "pace": first.stored_account.get("pace"), "idle": first.stored_account.get("idle"),
@@ -258,24 +260,32 @@ def _start_c(measured: Measured) -> float | None:
     return temperature.start if temperature else None
 
 
-def _distinct(entries: list[Entry]) -> list[Entry]:
-    """Add to equal labels of a section what differs: inputs, firmware, drive, number."""
-    numbers = {id(entry): f"#{number}" for number, entry in enumerate(entries, 1)}
+def _name_apart(sections: Sequence[Sequence[Entry]]) -> None:
+    """Add to equal labels what differs within a section: inputs, firmware, drive, number. A drive has one name in all
+    sections, by which workloads are compared."""
     properties: list[Callable[[Entry], str | None]] = [
         lambda of: (of.document["state"] or {}).get("name"),
         *(functools.partial(_input_words, name) for name in input_names(Role.SAID)),
         lambda of: (firmware := of.document["drive"].get("firmware")) and f"firmware {firmware}",
         lambda of: (size := of.document["drive"].get("logical_block_bytes")) and f"blocks of {size} bytes",
         lambda of: _brief(of.document["drive"].get("name") or ""),
-        _unit_words,
-        lambda of: numbers[id(of)]]
+        _unit_words]
     for name_of in properties:
-        alike = grouped((entry.document["label"], (entry.document, name_of(entry))) for entry in entries)
-        for named in alike.values():
-            if len({name for _, name in named}) > 1:
-                for content, name in named:
-                    content["label"] += f", {name}" if name else ""
-    return entries
+        _add_names(sections, name_of)
+    alike = grouped((of.document["label"], _drive_key(of.measured[0])) for of in itertools.chain(*sections))
+    numbers = {(label_, key): f"#{number}" for label_, keys in alike.items()
+               for number, key in enumerate(dict.fromkeys(keys), 1)}
+    _add_names(sections, lambda of: numbers[of.document["label"], _drive_key(of.measured[0])])
+
+
+def _add_names(sections: Sequence[Sequence[Entry]], name_of: Callable[[Entry], str | None]) -> None:
+    """Add to each label of which a section has entries with different names."""
+    named = [[(of, (of.document["label"], name_of(of))) for of in entries] for entries in sections]
+    unclear = {label_ for entries in named for label_, names in grouped(name for _, name in entries).items()
+               if len(set(names)) > 1}
+    for of, (label_, name) in itertools.chain(*named):
+        if label_ in unclear and name:
+            of.document["label"] += f", {name}"
 
 
 def _unit_words(entry: Entry) -> str | None:
@@ -417,9 +427,13 @@ def condition_of(measured: Measured) -> Condition:
 
 def _entry_key(measured: Measured) -> _Key:
     """Equal for repetitions."""
+    return (*_drive_key(measured), *condition_of(measured).of_role(Role.SAID))
+
+
+def _drive_key(measured: Measured) -> _Key:
     disk = drive(measured)
     return (label(measured), disk.get("model"), disk.get("firmware"), disk.get("logical_block_bytes"),
-            *_units(measured), *condition_of(measured).of_role(Role.SAID))
+            *_units(measured))
 
 
 def _units(measured: Measured) -> list[str]:

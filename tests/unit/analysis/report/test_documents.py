@@ -152,6 +152,15 @@ def test_another_state_or_drive_is_another_entry(tmp_path, changes, labels):
     assert [entry["label"] for entry in present.compare(paths)["sections"][0]["entries"]] == labels
 
 
+def test_two_units_of_one_label_keep_their_numbers_in_each_section(tmp_path):
+    """Over workloads, drives are compared by name."""
+    paths = [write_run(tmp_path / f"{serial}{cap_ns}", serial=serial, cap_ns=cap_ns, seconds=3)
+             for serial, cap_ns in (("aa", None), ("bb", None), ("bb", 5 * MS), ("aa", 5 * MS))]
+    first, second = ([(entry["label"], entry["drive"]["serial_hash"]) for entry in section["entries"]]
+                     for section in present.compare(paths)["sections"])
+    assert first == [("fast drive, #1", "aa"), ("fast drive, #2", "bb")] and second == first[::-1]
+
+
 def test_drives_of_one_name_are_other_entries(blkreel, tmp_path):
     """Simulated drives with other keys, and images of one name in two directories; another seed is a repetition."""
     trace = new_trace(tmp_path / "t.parquet", drive_bytes=1 << 20, submit_ns=np.arange(50) * 100_000)
