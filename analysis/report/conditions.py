@@ -39,6 +39,7 @@ _CONDITION = re.compile(r"\s*([A-Za-z_][\w.\- ]*?)\s*(>=|<=|>|<)\s*([+\-−]?)\s
                         r"([^\W\d]*(?:/s)?|%)\s*")
 _RATES = {"mb/s": 1, "mb_s": 1, "gb/s": 1000, "kb/s": 1e-3}
 _UNITS = {unit.suffix: unit for unit in (NS, MB_S, BYTES)}
+_LEFT_OUT = ": all its runs are invalid and left out"
 _FAILURES = ("error_ops", "unseen_ops")  # ends of keys
 _EXAMPLES = "write it like 'read_response_p99 > +20%', 'read_p99 > 2ms' or 'read_throughput < 500MB/s'"
 
@@ -125,6 +126,9 @@ def check(document: dict[str, Any], conditions: list[Condition], base: str | Non
     sections = _test_sections(document, allow_simulated) if "sections" not in document else [
         (section["title"], [_Drive.of_entry(entry, allow_simulated) for entry in section["entries"]])
         for section in document["sections"]]
+    bases = [section.get("base", drives[0].label) for section, (_, drives) in
+             zip(document.get("sections", [{}]), sections, strict=True)]
+    left_out = [section.get("left_out", ()) for section in document.get("sections", [{}])]
     labels = [drive.label for _, drives in sections for drive in drives]
     if base is not None and base not in labels:
         raise UsageError(f"--base {base!r} is none of these drives",
@@ -132,23 +136,27 @@ def check(document: dict[str, Any], conditions: list[Condition], base: str | Non
     outcomes: list[Outcome] = []
     for condition in conditions:
         if condition.metric == RELATIVE_PERFORMANCE:
-            outcomes += _on_relative(condition, document, sections, base or labels[0], scores)
+            outcomes += _on_relative(condition, document, sections, base or bases[0], scores,
+                                     [label for gone in left_out for label in gone])
             continue
-        for title, drives in sections:
-            first = next((drive for drive in drives if drive.label == base), None) if base else drives[0]
+        for (title, drives), first_label, gone in zip(sections, bases, left_out, strict=True):
+            first = next((drive for drive in drives if drive.label == (base or first_label)), None)
             metric = _resolved(condition, drives)
             compared_drives = [drive for drive in drives if drive is not first]
             if condition.kind != "change":
                 outcomes += [_on_value(condition, title, metric, drive) for drive in compared_drives or drives]
             elif first is None or not compared_drives:
                 outcomes.append(Outcome(condition.text, title, metric, None, drives[0].label, UNKNOWN,
-                                        why="there is no base to compare with" if first is None else
+                                        why="there is no base to compare with"
+                                        f"{_LEFT_OUT if first_label is None and not base else ''}" if first is None else
                                         "no other run here is of this trace at this pace, and others are never "
                                         "compared" if len(sections) > 1 else
                                         "there is nothing to compare with the base: name runs of two drives, or with "
                                         "two labels"))
             else:
                 outcomes += [_on_change(condition, title, metric, first, drive) for drive in compared_drives]
+            outcomes += [Outcome(condition.text, title, metric, None, label, UNKNOWN,
+                                 why=f"{label} has no run{_LEFT_OUT}") for label in gone]
     return outcomes
 
 
@@ -272,9 +280,10 @@ def _on_change(condition: Condition, title: str, metric: str, base: _Drive, new:
     return Outcome(*subject, status, before, after, change, low, high, why)
 
 
-def _on_relative(condition: Condition, document: dict[str, Any], sections: list[tuple[str, list["_Drive"]]], base: str,
-                 scores: Sequence[Score]) -> list[Outcome]:
-    """The performance of each drive over all workloads, relative to the base. base: its label."""
+def _on_relative(condition: Condition, document: dict[str, Any], sections: list[tuple[str, list["_Drive"]]],
+                 base: str | None, scores: Sequence[Score], left_out: Sequence[str]) -> list[Outcome]:
+    """The performance of each drive over all workloads, relative to the base. base: its label; None if it is left out.
+    left_out: labels of drives that are at a workload."""
     of_runs = document.get("sections", ())
     if len(of_runs) + len(scores) < FEWEST_WORKLOADS:
         paces = sections[0][1][0].paces
@@ -282,18 +291,20 @@ def _on_relative(condition: Condition, document: dict[str, Any], sections: list[
                          f"metrics of one workload: {usable_keys(paces)}" if paces else
                          "compare the benchmarks together with runs")
     metric = _in_unit(condition, RELATIVE_PERFORMANCE)
-    compared = overview(of_runs, base, scores)
+    compared = overview(of_runs, base, scores) if base else None
     drives = [drive for _, drives in sections for drive in drives]
-    labels = [label for label in dict.fromkeys(drive.label for drive in drives) if label != base]
+    labels = [label for label in dict.fromkeys([*(drive.label for drive in drives), *left_out]) if label != base]
     title = f"{len(of_runs) + len(scores)} workloads"
     if not labels:
-        return [Outcome(condition.text, title, metric, None, base, UNKNOWN, why="there is nothing to compare with "
-                        "the base: name runs of two drives, or with two labels")]
+        return [Outcome(condition.text, title, metric, None, drives[0].label, UNKNOWN, why="there is nothing to "
+                        "compare with the base: name runs of two drives, or with two labels")]
     outcomes = []
     for label in labels:
         subject = (condition.text, title, metric, base, label)
-        why = "; ".join(dict.fromkeys(drive.invalid for drive in drives
-                                      if drive.label in (base, label) and drive.invalid))
+        why = "; ".join(dict.fromkeys([
+            *([] if base else [f"there is no base to compare with{_LEFT_OUT}"]),
+            *(f"{name} has no run of a workload{_LEFT_OUT}" for name in (base, label) if name in left_out),
+            *(drive.invalid for drive in drives if drive.label in (base, label) and drive.invalid)]))
         relative = compared.overall.get(label) if compared else None
         if why or compared is None or relative is None:
             outcomes.append(Outcome(*subject, UNKNOWN, why=why or f"{base} and {label} have no result on "

@@ -38,6 +38,7 @@ from blkreel.common.errors import BlkreelError
 from blkreel.common.files.typed_document import record
 from blkreel.common.printable import printable, within_sentence
 from blkreel.common.units import counted, setting
+from blkreel.common.verdict import Verdict
 from blkreel.traces.format.condition import Condition, Role, compute_words, differences, input_names, workload_words
 from blkreel.traces.format.exposure import Exposure
 from blkreel.traces.format.metadata_types import Pace, Source
@@ -85,23 +86,29 @@ def comparison(measured: list[Measured], drop_invalid: bool = False,
 
     Raises BlkreelError if all runs are left out.
     """
+    # The first drive and the order of the others are the same in all sections: changes are against the first.
+    base_key = _drive_key(measured[0])
+    order = {key: (key[:len(base_key)] != base_key, place)
+             for place, key in enumerate(dict.fromkeys(map(_entry_key, measured)))}
     measured, dropped = _without_invalid(measured) if drop_invalid else (measured, [])
     sections: dict[_Key, dict[_Key, list[Measured]]] = {}
     for run in sorted(measured, key=_pace_order):
-        sections.setdefault(condition_of(run).of_role(Role.APART), {}).setdefault(_entry_key(run), []).append(run)
+        sections.setdefault(_section_key(run), {}).setdefault(_entry_key(run), []).append(run)
     conditions = [condition_of(run) for run in measured]
     several_sources = len({condition.workload for condition in conditions}) > 1
     several_devices = len({condition.device for condition in conditions}) > 1
     built: list[Section] = []
     notes = list(_changed_traces(measured))
-    drives = [[(entry_of or entry)(runs) for runs in groups.values()] for groups in sections.values()]
+    drives = [[(entry_of or entry)(groups[key]) for key in sorted(groups, key=lambda key: order[key])]
+              for groups in sections.values()]
     _name_apart(drives)
-    for entries in drives:
+    for key, entries in zip(sections, drives, strict=True):
         first = entries[0].measured[0]
         document: Document = {
             "title": pace_title(first), "claim": claim(first), "source": source(first),
             "pace": first.stored_account.get("pace"), "idle": first.stored_account.get("idle"),
-            "ratios": _compared(entries), "paired": None, "entries": [entry.document for entry in entries]}
+            "ratios": _compared(entries), "paired": None, "entries": [entry.document for entry in entries],
+            **_base_of(base_key, entries, [run for run, _ in dropped if _section_key(run) == key])}
         if several_devices and (device := condition_of(first).device):
             document["title"] += f", device {device} of the trace"
         if several_sources:
@@ -112,20 +119,32 @@ def comparison(measured: list[Measured], drop_invalid: bool = False,
               for entry in section.document["entries"]
               if entry["provider_limit"]]
     notes = list(dict.fromkeys(notes))
+    dropped_runs = [{"path": str(run.path), "label": label(run), "verdict": verdict} for run, verdict in dropped]
     if dropped:
         notes.append(f"{len(dropped)} invalid {'run' if len(dropped) == 1 else 'runs'} left out: " + ", ".join(
-            f"{run['path']} ({run['verdict']['reasons'][0]['text']})" for run in dropped))
-    content = {"notes": notes, "dropped_runs": dropped, "sections": [section.document for section in built]}
+            f"{run['path']} ({run['verdict']['reasons'][0]['text']})" for run in dropped_runs))
+    content = {"notes": notes, "dropped_runs": dropped_runs, "sections": [section.document for section in built]}
     return _document("compare", measured, content), built
 
 
-def _without_invalid(measured: list[Measured]) -> tuple[list[Measured], list[Document]]:
-    """(the runs that are not invalid, path, label and verdict of the others)."""
+def _base_of(base_key: _Key, entries: Sequence[Entry], dropped: Sequence[Measured]) -> Document:
+    """base: label of the drive that the others of a section are compared with, the first one that was named; None if
+    all its runs are left out. left_out: labels of the drives all of whose runs are."""
+    keys = {_entry_key(entry.measured[0]) for entry in entries}
+    gone = [run for run in dropped if _entry_key(run) not in keys]
+    base = next((entry for entry in entries if _drive_key(entry.measured[0]) == base_key), None)
+    if base is None and not any(_drive_key(run) == base_key for run in gone):
+        base = entries[0]
+    return {"base": base and base.document["label"], "left_out": list(dict.fromkeys(map(label, gone)))}
+
+
+def _without_invalid(measured: list[Measured]) -> tuple[list[Measured], list[tuple[Measured, Verdict]]]:
+    """(the runs that are not invalid, the others with their verdicts)."""
     used, dropped = [], []
     for run in measured:
         judged = verdicts.verdict(run.metadata, figures(run.partial))
         if judged["level"] == "invalid":
-            dropped.append({"path": str(run.path), "label": label(run), "verdict": judged})
+            dropped.append((run, judged))
         else:
             used.append(run)
     if not used:
@@ -423,6 +442,10 @@ def _pace_order(measured: Measured) -> list[int]:
 
 def condition_of(measured: Measured) -> Condition:
     return Condition.of(measured.metadata, measured.path)
+
+
+def _section_key(measured: Measured) -> _Key:
+    return condition_of(measured).of_role(Role.APART)
 
 
 def _entry_key(measured: Measured) -> _Key:

@@ -152,13 +152,14 @@ def test_another_state_or_drive_is_another_entry(tmp_path, changes, labels):
     assert [entry["label"] for entry in present.compare(paths)["sections"][0]["entries"]] == labels
 
 
-def test_two_units_of_one_label_keep_their_numbers_in_each_section(tmp_path):
-    """Over workloads, drives are compared by name."""
+def test_units_of_one_label_keep_their_names_and_order_in_each_section(tmp_path):
+    """Over workloads, drives are compared by name, and with the first one named."""
     paths = [write_run(tmp_path / f"{serial}{cap_ns}", serial=serial, cap_ns=cap_ns, seconds=3)
-             for serial, cap_ns in (("aa", None), ("bb", None), ("bb", 5 * MS), ("aa", 5 * MS))]
+             for serial, cap_ns in (("aa", None), ("bb", None), ("cc", None), ("cc", 5 * MS), ("bb", 5 * MS))]
     first, second = ([(entry["label"], entry["drive"]["serial_hash"]) for entry in section["entries"]]
                      for section in present.compare(paths)["sections"])
-    assert first == [("fast drive, #1", "aa"), ("fast drive, #2", "bb")] and second == first[::-1]
+    assert first == [("fast drive, #1", "aa"), ("fast drive, #2", "bb"), ("fast drive, #3", "cc")]
+    assert second == first[1:]
 
 
 def test_drives_of_one_name_are_other_entries(blkreel, tmp_path):

@@ -7,7 +7,7 @@ import pytest
 from synthetic_runs import write_run, write_trace
 from synthetic_tests import MadeTest, closed_loop
 
-from blkreel.analysis.report import conditions
+from blkreel.analysis.report import conditions, present
 from blkreel.analysis.stats.intervals import geometric_mean
 from blkreel.common.errors import UsageError
 
@@ -120,6 +120,27 @@ def test_what_cannot_be_checked_never_passes(entries, says):
     assert outcome.status == "unknown" and says in outcome.why and conditions.exit_code([outcome]) == 3
     met = SimpleNamespace(status="met")
     assert conditions.exit_code([outcome, met]) == 4
+
+
+def test_the_base_is_the_first_drive_named_at_each_pace(tmp_path):
+    """The second pace was decided the other way around, so that what got slower had got faster."""
+    runs = [write_run(tmp_path / f"{label}{cap_ns}", label, read_us, cap_ns=cap_ns, seconds=3)
+            for label, read_us, cap_ns in (("old", 90, None), ("new", 99, None), ("new", 99, 5 * MS),
+                                           ("old", 90, 5 * MS))]
+    outcomes = conditions.check(present.compare(runs), [conditions.parse("read_service_time > +5%")])
+    assert [(outcome.base, outcome.new, outcome.status) for outcome in outcomes] == 2 * [("old", "new", "met")]
+
+
+@pytest.mark.parametrize("condition", ["read_wait > +10%", "read_wait > 9s", "relative_performance < -5%"])
+@pytest.mark.parametrize("invalid", ["old", "new"])
+def test_a_drive_whose_runs_are_all_left_out_never_passes(tmp_path, invalid, condition):
+    """Without the first one the next was the base."""
+    runs = [write_run(tmp_path / f"{label}{cap_ns}", label, cap_ns=cap_ns, seconds=3,
+                      verdict="invalid" if label == invalid and cap_ns else "valid")
+            for cap_ns in (None, 5 * MS, 6 * MS) for label in ("old", "new", "newer")]
+    outcomes = conditions.check(present.compare(runs, drop_invalid=True), [conditions.parse(condition)])
+    assert conditions.exit_code(outcomes) == 3
+    assert any(outcome.new == invalid or "left out" in outcome.why for outcome in outcomes)
 
 
 def test_conditions_on_failed_ios_are_decided_before_the_verdict():

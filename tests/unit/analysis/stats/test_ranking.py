@@ -118,7 +118,8 @@ def one_run(random, slower, label, spread=.03):
     metrics = MetricsAccumulator()
     metrics.feed(rows)
     run = {"label": label, "source": {"sha256": "5e" * 32}, "pace": {"name": "original"},
-           "idle": {"name": "original", "cap_ns": None}, "drive": {"model": label}}
+           "idle": {"name": "original", "cap_ns": None}, "drive": {"model": label},
+           "verdict": {"level": "valid", "reasons": [], "notes": [], "withheld": []}}
     return Measured(Path(label), {"run": run}, count, metrics.finish())
 
 
