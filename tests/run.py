@@ -177,7 +177,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description="Run the parts of the tests and print a summary.")
     parser.add_argument("parts", nargs="*", metavar="PART", help=", ".join(part.name for part in PARTS))
     parser.add_argument("--all", action="store_true", help="also the parts that are not run by default")
-    parser.add_argument("--lanes", type=int, choices=(1, 3), default=3)
+    parser.add_argument("--lanes", type=int, choices=(1, 4), default=4)
     parser.add_argument("--limit", type=float, default=LIMIT_SECONDS, metavar="SECONDS", help="end all parts after it")
     options = parser.parse_args(argv)
     unknown = set(options.parts) - {part.name for part in PARTS}

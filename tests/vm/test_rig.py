@@ -20,7 +20,7 @@ if not list(CHECKOUT.glob(".vm/*/initramfs.gz")):
 
 def guest(*arguments):
     result = subprocess.run([sys.executable, RUN, "--kernel", "linux-image-amd64", *arguments], capture_output=True,
-                            text=True, timeout=280)
+                            text=True, timeout=560)
     return result.returncode, result.stdout + result.stderr
 
 
