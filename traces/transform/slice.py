@@ -11,7 +11,7 @@ from blkreel.common.errors import UsageError, did_you_mean
 from blkreel.common.units import counted
 from blkreel.traces.format.check import check_order
 from blkreel.traces.format.metadata_types import storage_layer
-from blkreel.traces.format.schema import FLAGS, OPS, Metadata
+from blkreel.traces.format.schema import FLAGS, OPS, ZONE_MANAGEMENT_CODES, Metadata
 from blkreel.traces.format.trace import Trace
 
 from .carry import carried, history, lost_per_cpu
@@ -80,6 +80,7 @@ def slice_trace(trace: Trace, output: Path, selection: Selection, *, rebase: boo
     check_order(trace)
     tids = _tids(trace, selection)
     devices = _devices(trace, selection.devices)
+    zone_bytes = np.array([device.get("zone_bytes") or 1 for device in trace.metadata.get("devices") or [{}]])
     groups, first_row = _groups(trace, selection)
     schema = trace_schema(trace.schema)
     cut, first_selected, shift_ns = _Cut(), -1, 0
@@ -87,7 +88,7 @@ def slice_trace(trace: Trace, output: Path, selection: Selection, *, rebase: boo
           closing(RowNumbers(output.parent, trace.rows)) as numbers):
         for batch in trace.batches(schema.names, groups=groups):
             columns = {name: batch[name].to_numpy() for name in schema.names}
-            selected = _selected(columns, selection, tids)
+            selected = _selected(columns, selection, tids, zone_bytes)
             count = int(selected.sum())
             numbers.put(first_row, np.where(selected, out.rows + np.cumsum(selected) - 1, -1))
             if count and first_selected < 0:
@@ -115,7 +116,9 @@ def slice_trace(trace: Trace, output: Path, selection: Selection, *, rebase: boo
         return out.finish(metadata, notes, cut_dependencies=cut.count)
 
 
-def _selected(columns: dict[str, np.ndarray], selection: Selection, tids: set[int] | None) -> np.ndarray:
+def _selected(columns: dict[str, np.ndarray], selection: Selection, tids: set[int] | None,
+              zone_bytes: np.ndarray) -> np.ndarray:
+    """zone_bytes: of the zones of each device."""
     submit_ns, offset_bytes = columns["submit_ns"], columns["offset_bytes"]
     selected = np.ones(len(submit_ns), bool)
     if selection.from_ns is not None:
@@ -132,7 +135,11 @@ def _selected(columns: dict[str, np.ndarray], selection: Selection, tids: set[in
         selected &= (columns["flags"] & FLAGS["own"]) != 0
     if selection.offsets_bytes:
         begin, end = selection.offsets_bytes
-        selected &= (offset_bytes < end) & (offset_bytes + columns["length_bytes"] > begin)
+        # An operation on a zone has no length, and touches all of it.
+        length_bytes = np.where(np.isin(columns["op"], ZONE_MANAGEMENT_CODES),
+                                zone_bytes.take(columns["device"], mode="clip"), columns["length_bytes"])
+        touches = (offset_bytes < end) & (offset_bytes + length_bytes > begin)
+        selected &= touches | (columns["op"] == OPS["zone_reset_all"])
     return selected
 
 

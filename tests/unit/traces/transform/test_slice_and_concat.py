@@ -56,6 +56,16 @@ def test_the_rows_that_match_with_their_dependencies(tmp_path, name):
     assert metadata["duration_ns"] == end_ns - after["submit_ns"][0]
 
 
+def test_operations_on_zones_touch_their_zone(tmp_path):
+    """The reset of the first zone of a range was left out, and a replay found writes away from the write pointer."""
+    device = {"name": "z", "zoned": "host-managed", "zone_bytes": 1 << 20}
+    path = new_trace(tmp_path / "z.parquet", {"devices": [device]},
+                     op=[OPS["zone_reset"]] * 4 + [OPS["zone_reset_all"], OPS["flush"]],
+                     offset_bytes=[0, 1 << 20, 2 << 20, 3 << 20, 0, 0], length_bytes=0)
+    slice_trace(open_trace(path), tmp_path / "t.parquet", Selection(offsets_bytes=(3 << 19, 3 << 20)))
+    assert assert_valid(tmp_path / "t.parquet")["submit_ns"].tolist() == [1000, 2000, 4000]
+
+
 def test_a_time_range_reads_only_its_row_groups_and_numbers_rows_of_the_file(tmp_path, monkeypatch):
     monkeypatch.setattr("blkreel.traces.format.writer.ROWS_PER_GROUP", 100)
     row = np.arange(1000)
