@@ -2,18 +2,22 @@
 
 import re
 from collections.abc import Iterable
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from blkreel.common.errors import TraceError, UsageError, os_errors
+from blkreel.common.files.output_lock import OutputInUse, refuse_in_use, spool_of
 from blkreel.common.files.storage_url import Location, StorageUrl, parse_location
 from blkreel.traces.format.footer import refuse_unfinished
-from blkreel.traces.format.reader import CATALOG, RUN_RECORDS, TEST
+from blkreel.traces.format.overrides import FILE as OVERRIDES
+from blkreel.traces.format.reader import BASELINE, CATALOG, RUN_RECORDS, TEST
 from blkreel.traces.telemetry.file import FILE as TELEMETRY
 
 _PATTERN = re.compile(r"[*?\[]")
 _SUFFIX = ".parquet"
+_BESIDE_RECORDS = {BASELINE, TELEMETRY, OVERRIDES, "latency-log.json"}
 
 
 @dataclass
@@ -30,7 +34,8 @@ class Dataset:
 def expand(named: Iterable[str | Path | StorageUrl]) -> Dataset:
     """The traces of `named`: each a trace, a run, a directory or a pattern of them, by path or URL.
 
-    Hidden names, the telemetry beside a run, and the tables of catalogs are skipped. Raises TraceError for a directory
+    Hidden names, the telemetry beside a run, runs that are being written, and the tables of catalogs are skipped. A run
+    without its records, unfinished or copied in part, stays in the list, and its baseline does not. Raises TraceError for a directory
     or a pattern without traces, UsageError for a trace named twice. A path that does not exist stays in the list;
     opening it fails.
     """
@@ -88,11 +93,24 @@ def _add_directory(dataset: Dataset, directory: Path, real_paths: set[Path]) -> 
     elif not (directory / CATALOG).is_file():
         with os_errors(TraceError, f"{directory} cannot be read", f"ls -ld {directory}"):
             inside = sorted(directory.iterdir(), key=_natural)
+        if spool_of(directory / RUN_RECORDS).is_dir():
+            with suppress(OutputInUse):
+                refuse_in_use(directory / RUN_RECORDS)
+                dataset.locations.append(directory)
+            return
+        if (directory / BASELINE / RUN_RECORDS).is_file() and _is_of_a_run(path.name for path in inside):
+            dataset.locations.append(directory)
+            return
         for path in inside:
             if path.is_dir() and not path.name.startswith("."):
                 _add_directory(dataset, path, real_paths)
             elif _is_trace(path.name):
                 dataset.locations.append(path)
+
+
+def _is_of_a_run(names: Iterable[str]) -> bool:
+    """Whether a directory has nothing but what lies beside the records of a run."""
+    return {name for name in names if not name.startswith(".")} <= _BESIDE_RECORDS
 
 
 def _add_url(dataset: Dataset, url: StorageUrl) -> None:
@@ -117,6 +135,10 @@ def _add_url(dataset: Dataset, url: StorageUrl) -> None:
     tests = {name.rpartition("/")[0] for name in names if name.rpartition("/")[2] == TEST}
     runs = {name.rpartition("/")[0] for name in names if name.rpartition("/")[2] == RUN_RECORDS}
     catalogs = {name.rpartition("/")[0] for name in names if name.rpartition("/")[2] == CATALOG}
+    for run in [folder.rpartition("/")[0] for folder in runs if folder.rpartition("/")[2] == BASELINE]:
+        above = f"{run}/" if run else ""
+        if _is_of_a_run(name.removeprefix(above).partition("/")[0] for name in names if name.startswith(above)):
+            runs.add(run)
     for test in sorted(tests, key=_natural):
         dataset.tests.append(str(StorageUrl(f"{base}/{test}".rstrip("/"))))
     locations: set[str] = set()

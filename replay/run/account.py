@@ -12,8 +12,8 @@ from blkreel.replay.background.phases import PhaseTimes
 from blkreel.replay.fidelity.certificate import certified
 from blkreel.replay.fidelity.verdict import judge
 from blkreel.traces.format.metadata_types import Baseline, Run, SlowdownRatios
+from blkreel.traces.format.reader import BASELINE
 
-from .directory import BASELINE
 from .records import RunRecords
 
 WITHOUT = ("writes",)

@@ -13,12 +13,12 @@ from blkreel.replay.plan import survey_cache
 from blkreel.replay.plan.plan import Plan
 from blkreel.traces.format.metadata_types import Run
 from blkreel.traces.format.overrides import amend
-from blkreel.traces.format.reader import open_trace
+from blkreel.traces.format.reader import BASELINE, open_trace
 from blkreel.traces.format.schema import FLAGS, OPS, WRITE_CODES
 from blkreel.traces.format.trace import Trace
 
 from .account import RunAccount, baseline_account
-from .directory import BASELINE, LAYOUT, RunDirectory
+from .directory import LAYOUT, RunDirectory
 from .run import Outcome, Replay
 
 # Fewer written bytes, compared with the bytes read, change nothing that a run could show.

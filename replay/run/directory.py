@@ -8,7 +8,7 @@ from blkreel.common.errors import BlkreelError, OutputExists, TraceError, os_err
 from blkreel.common.files.output_lock import lock_directory, refuse_in_use, spool_of
 from blkreel.common.files.safe_files import directory_at, make_directory, refuse_missing_directory, remove_directory
 from blkreel.traces.format.overrides import FILE as OVERRIDES
-from blkreel.traces.format.reader import RUN_RECORDS, open_trace
+from blkreel.traces.format.reader import BASELINE, RUN_RECORDS, open_trace
 from blkreel.traces.spool.spool import LAYOUT as SPOOL_LAYOUT
 from blkreel.traces.telemetry.file import FILE as TELEMETRY
 
@@ -19,7 +19,6 @@ LAYOUT: dict[str, Any] = {RUN_RECORDS: None, TELEMETRY: None, OVERRIDES: None, f
           f".{OVERRIDES}.*.tmp": None}
 LATENCY_LOG = "latency-log.json"  # of the drives, by themselves
 LAYOUT |= {LATENCY_LOG: None, f".{LATENCY_LOG}.*.tmp": None}
-BASELINE = "baseline"  # the run without the writes
 LAYOUT[BASELINE] = dict(LAYOUT)
 
 

@@ -22,6 +22,7 @@ from .schema import COLUMN_TYPES, FLAGS, KEY_PREFIX, OPS, SCHEMA_VERSION, TRACE_
 from .trace import Trace, damaged
 
 RUN_RECORDS = "records.parquet"
+BASELINE = "baseline"  # in the directory of a run: the run without the writes or the background
 TEST = "test.json"
 CATALOG = "catalog.json"
 
@@ -43,6 +44,9 @@ def open_trace(path: str | Location, *, verify: bool = True) -> Trace:
                              f"show the test: blkreel report {path}; or name a step: {path}/steps/NAME")
         if not (path / RUN_RECORDS).is_file():
             refuse_unfinished(path / RUN_RECORDS, path)
+            if (baseline := path / BASELINE / RUN_RECORDS).is_file():
+                raise TraceError(f"{path} is a run without its {RUN_RECORDS}: it has the baseline only",
+                                 f"copy it again, or repeat the replay; the baseline alone: {baseline.parent}")
             raise TraceError(f"{path} is a directory without {RUN_RECORDS}",
                              "name a trace file, or a directory that `blkreel replay -o` made")
         path = path / RUN_RECORDS

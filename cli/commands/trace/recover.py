@@ -13,8 +13,7 @@ from blkreel.common.files.output_lock import spool_of
 from blkreel.common.printable import printable
 from blkreel.common.units import counted
 from blkreel.replay.run.account import recounted
-from blkreel.replay.run.directory import BASELINE
-from blkreel.traces.format.reader import RUN_RECORDS, TEST, open_trace
+from blkreel.traces.format.reader import BASELINE, RUN_RECORDS, TEST, open_trace
 from blkreel.traces.spool.spool import recover
 from blkreel.traces.telemetry.reader import recover_telemetry
 from blkreel.traces.telemetry.spool import spool_of as telemetry_spool_of

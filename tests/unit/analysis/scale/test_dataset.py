@@ -10,7 +10,10 @@ from blkreel.common.errors import TraceError, UsageError
 FILES = ["a/run-2/records.parquet", "a/run-2/telemetry.parquet", "a/run-10/records.parquet", "a/run-10/page.html",
          "a/t.parquet", "a/.t.parquet.tmp/x.parquet", "a/.hidden.parquet", "a/deep/er/run/records.parquet",
          "test/test.json", "test/steps/1/records.parquet", "none/readme.txt",
-         "catalog/catalog.json", "catalog/tables/results.parquet"]
+         "catalog/catalog.json", "catalog/tables/results.parquet",
+         "copied/run/baseline/records.parquet", "copied/run/telemetry.parquet", "copied/other/records.parquet",
+         "killed/.records.parquet.spool/rows.blocks", "killed/baseline/records.parquet",
+         "versions/baseline/records.parquet", "versions/new/records.parquet"]
 IN_A = ["a/deep/er/run", "a/run-2", "a/run-10", "a/t.parquet"]
 
 
@@ -46,6 +49,14 @@ def test_a_directory_holds_its_runs_and_traces(places):
     assert found("a/t.parquet", "a/run-10") == ["a/t.parquet", "a/run-10"], "in the order named"
 
 
+def test_the_baseline_of_a_run_without_records_does_not_stand_for_the_run(places):
+    """It was reported as the run, alone on the drive."""
+    _, found = places
+    assert found("copied") == ["copied/other", "copied/run"]
+    assert found("killed") == ["killed"]
+    assert found("versions") == ["versions/baseline", "versions/new"]
+
+
 def test_a_pattern_stands_for_what_matches(places):
     prefix, found = places
     assert found("a/run-*") == ["a/run-2", "a/run-10"]
@@ -56,7 +67,7 @@ def test_a_pattern_stands_for_what_matches(places):
 
 def test_tests_are_told_apart(places):
     prefix, found = places
-    assert found("") == IN_A
+    assert not any(name.startswith("test") for name in found(""))
     assert expand([prefix]).tests == [f"{prefix}/test"]
     with pytest.raises(TraceError, match=r"holds tests only.*; (copy them here first, then|compare them as "
                                          r"tests): blkreel compare .*test"):
