@@ -296,8 +296,8 @@ def _on_relative(condition: Condition, document: dict[str, Any], sections: list[
     labels = [label for label in dict.fromkeys([*(drive.label for drive in drives), *left_out]) if label != base]
     title = f"{len(of_runs) + len(scores)} workloads"
     if not labels:
-        return [Outcome(condition.text, title, metric, None, drives[0].label, UNKNOWN, why="there is nothing to "
-                        "compare with the base: name runs of two drives, or with two labels")]
+        why = "there is nothing to compare with the base: name runs of two drives, or with two labels"
+        return [Outcome(condition.text, title, metric, None, drives[0].label, UNKNOWN, why=why)]
     outcomes = []
     for label in labels:
         subject = (condition.text, title, metric, base, label)

@@ -171,9 +171,8 @@ def entry(runs: list[Measured]) -> Entry:
     partial, times = sum_of(run.partial for run in runs), [RunTimes.of(run.metadata) for run in runs]
     per_run = [figures(run.partial, own_times) for run, own_times in zip(runs, times, strict=True)]
     pooled = figures(partial, sum_of(times)) if len(runs) > 1 else per_run[0]
-    limits = [_limit(run) for run in runs]
-    judged = [verdicts.verdict(run.metadata, numbers, limit, stalls(run.partial))
-              for run, numbers, limit in zip(runs, per_run, limits, strict=True)]
+    limits = [limit_of(run) for run in runs]
+    judged = [verdict_of(run, numbers, limit) for run, numbers, limit in zip(runs, per_run, limits, strict=True)]
     first = runs[0]
     paces = pace_names(first.stored_account.get("pace"))
     verdict = verdicts.of_runs(judged, [_start_c(run) for run in runs]) if first.is_run else judged[0]
@@ -203,7 +202,12 @@ def entry(runs: list[Measured]) -> Entry:
     return Entry(content, runs, partial)
 
 
-def _limit(measured: Measured) -> ProviderLimit | GroupLimit | None:
+def verdict_of(measured: Measured, numbers: Document, limit: ProviderLimit | GroupLimit | None) -> Verdict:
+    """The verdict on one run or trace. numbers: its figures. limit: limit_of()."""
+    return verdicts.verdict(measured.metadata, numbers, limit, stalls(measured.partial))
+
+
+def limit_of(measured: Measured) -> ProviderLimit | GroupLimit | None:
     """The limit of a control group or of a provider that shows in a run or trace of one drive."""
     devices = measured.metadata.get("devices") or []
     if len(devices) == 1 and (limit := group_limit(measured.partial, devices[0].get("io_max") or {})):

@@ -35,9 +35,9 @@ def expand(named: Iterable[str | Path | StorageUrl]) -> Dataset:
     """The traces of `named`: each a trace, a run, a directory or a pattern of them, by path or URL.
 
     Hidden names, the telemetry beside a run, runs that are being written, and the tables of catalogs are skipped. A run
-    without its records, unfinished or copied in part, stays in the list, and its baseline does not. Raises TraceError for a directory
-    or a pattern without traces, UsageError for a trace named twice. A path that does not exist stays in the list;
-    opening it fails.
+    without its records, unfinished or copied in part, stays in the list, and its baseline does not. Raises TraceError
+    for a directory or a pattern without traces, UsageError for a trace named twice. A path that does not exist stays in
+    the list; opening it fails.
     """
     dataset = Dataset()
     for location in named:

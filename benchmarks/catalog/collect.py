@@ -3,6 +3,7 @@
 import hashlib
 import platform
 from collections.abc import Callable, Container, Mapping
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, cast
@@ -18,7 +19,6 @@ from blkreel.analysis.metrics.run_times import RunTimes
 from blkreel.analysis.report import document
 from blkreel.analysis.report.columns import state_words
 from blkreel.analysis.report.page import drive_facts
-from blkreel.analysis.report.verdict import verdict
 from blkreel.analysis.scale import measure_fleet
 from blkreel.analysis.stats.intervals import interval
 from blkreel.analysis.stats.ranking import ENOUGH_RUNS
@@ -79,7 +79,7 @@ def of_measured(measured: Measured, host: str) -> tuple[Result, bytes]:
     numbers = figures(measured.partial, RunTimes.of(measured.metadata))
     run = measured.account
     paces = pace_names(measured.stored_account.get("pace"))
-    judged = verdict(metadata, numbers)
+    judged = document.verdict_of(replace(measured, metadata=metadata), numbers, document.limit_of(measured))
     metrics = metrics_of(numbers, paces, judged["withheld"])
     return _sealed({
         "kind": "run", "measured": {"kind": "run", "records": measured.identity}, "label": document.label(measured),

@@ -21,7 +21,10 @@ from synthetic_tests import MS, MadeTest, closed_loop, rows_of, write_step
 
 import blkreel
 from blkreel.analysis.metrics.definitions.registry import metric_of
+from blkreel.analysis.report.document import report
+from blkreel.analysis.scale import measure_fleet
 from blkreel.benchmarks.catalog import Catalog, collected, tables
+from blkreel.benchmarks.catalog.collect import of_measured
 from blkreel.benchmarks.catalog.result import CatalogError, NewerVersion, checksum_of, dump, id_of
 from blkreel.benchmarks.catalog.verify import verify
 from blkreel.common.errors import BlkreelError, UsageError
@@ -92,6 +95,16 @@ def test_a_withheld_metric_is_not_in_a_catalog(tmp_path):
     assert result["headline"] == "read_throughput" and "read_p50" in result["metrics"]
     assert not {"read_wait", "read_p99"} & set(result["metrics"])
     assert verify(catalog).problems == []
+
+
+def test_the_verdict_is_that_of_the_report(tmp_path):
+    """A run that the limit of a control group held back was qualified there, and valid in a catalog and on a site."""
+    (run,) = measure_fleet([write_run(tmp_path / "run", seconds=6)]).measured
+    run.metadata["devices"] = [{**run.metadata["devices"][0], "io_max": {"wiops": 250}}]
+    result, _ = of_measured(run, "host")
+    reasons = result["verdict"]["reasons"]
+    assert [reason["code"] for reason in reasons] == ["io_max"] and result["verdict"]["level"] == "qualified"
+    assert result["verdict"] == report(run)[0]["entry"]["verdict"]
 
 
 def test_a_test_has_its_score_and_its_tables(tmp_path, a_test):
