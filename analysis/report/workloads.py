@@ -70,11 +70,11 @@ def overview(sections: Sequence[Document], reference: str, scores: Sequence[Scor
     """sections: of a document. scores: of other workloads. None with fewer than FEWEST_WORKLOADS that have the
     reference and another drive."""
     compared = []
-    for section in sections:
+    for section, title in zip(sections, _titles(sections), strict=True):
         metrics = metrics_of(section)
         drives = _relative(section, metrics[0], reference) if metrics else {}
         if len(drives) > 1:
-            compared.append(ComparedWorkload(_score(section, metrics[0], _title(section, sections), drives), drives))
+            compared.append(ComparedWorkload(_score(section, metrics[0], title, drives), drives))
     for score in scores:
         drives = _relative_scores(score, reference)
         if len(drives) > 1:
@@ -189,10 +189,19 @@ def _differences(overview: Overview) -> str:
     return f"Geometric mean over workloads: {overview.reference} differs from {differing} of {len(drives)} drives."
 
 
-def _title(section: Document, sections: Sequence[Document]) -> str:
-    title = workload_title(section)
-    alike = sum(workload_title(peer) == title for peer in sections) > 1
-    return f"{title}, {within_sentence(section['title'].partition(' (')[0])}" if alike else title
+def _titles(sections: Sequence[Document]) -> list[str]:
+    """A title of each section that no other has, since charts name workloads by it: of the trace; where alike with the
+    pace; then with all that the section's own title has, such as the path; then with the checksum of the trace."""
+    titles = [workload_title(section) for section in sections]
+    words_of: list[Callable[[Document], str]] = [
+        lambda section: f"{workload_title(section)}, {within_sentence(section['title'].partition(' (')[0])}",
+        lambda section: f"{workload_title(section)}, {within_sentence(section['title'])}",
+        lambda section: f"{workload_title(section)}, {within_sentence(section['title'])}, "
+                        f"{(section['source'].get('sha256') or '')[:8]}"]
+    for words in words_of:
+        titles = [words(section) if titles.count(title) > 1 else title
+                  for section, title in zip(sections, titles, strict=True)]
+    return titles
 
 
 def _relative(section: Document, metric: Metric, reference: str) -> dict[str, Relative]:

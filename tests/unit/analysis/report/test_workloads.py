@@ -81,6 +81,21 @@ def test_two_paces_of_a_workload_are_told_apart_by_titles_whose_units_keep_their
     assert header["labelExpr"] == "split(datum.label, ', ')" and header["labelPadding"] == 2 + 2 * 14, "three lines"
 
 
+def test_workloads_of_one_name_are_columns_of_their_own():
+    """They were one, with the values of both written over each other."""
+    sections = two_workloads() + two_workloads()
+    for section, (title, sha256) in zip(sections, (
+            ("Dependent timing (inferred)", "a"), ("Dependent timing (inferred), no computing", "a"),
+            ("Original timing (game.parquet)", "b1"), ("Original timing (game.parquet)", "c2")), strict=True):
+        section |= {"title": title}
+        section["source"] |= {"title": "Game", "sha256": sha256}
+    chart = workload_matrix(workloads.overview_of(sections, "A"), ["A", "B", "C"])
+    columns = [row["column"] for row in chart.spec["data"]["values"] if row["entry"] == "B"]
+    assert len(set(columns)) == len(sections) + 1
+    assert columns[:3] == ["Game, dependent timing (inferred)", "Game, dependent timing (inferred), no computing",
+                           "Game, original timing (game.parquet), b1"]
+
+
 def test_ties_are_gray_and_numbers_are_percent():
     chart = workload_matrix(workloads.overview_of(two_workloads(), "A"), ["B", "A", "C"])
     cells = {(row["entry"], row["column"]): row for row in chart.spec["data"]["values"]}
