@@ -84,11 +84,11 @@ def test_two_paces_of_a_workload_are_told_apart_by_titles_whose_units_keep_their
 def test_workloads_of_one_name_are_columns_of_their_own():
     """They were one, with the values of both written over each other."""
     sections = two_workloads() + two_workloads()
-    for section, (title, sha256) in zip(sections, (
+    for each, (title, sha256) in zip(sections, (
             ("Dependent timing (inferred)", "a"), ("Dependent timing (inferred), no computing", "a"),
             ("Original timing (game.parquet)", "b1"), ("Original timing (game.parquet)", "c2")), strict=True):
-        section |= {"title": title}
-        section["source"] |= {"title": "Game", "sha256": sha256}
+        each |= {"title": title}
+        each["source"] |= {"title": "Game", "sha256": sha256}
     chart = workload_matrix(workloads.overview_of(sections, "A"), ["A", "B", "C"])
     columns = [row["column"] for row in chart.spec["data"]["values"] if row["entry"] == "B"]
     assert len(set(columns)) == len(sections) + 1
