@@ -306,7 +306,7 @@ def _on_relative(condition: Condition, document: dict[str, Any], sections: list[
             *(f"{name} has no run of a workload{_LEFT_OUT}" for name in (base, label) if name in left_out),
             *(drive.invalid for drive in drives if drive.label in (base, label) and drive.invalid)]))
         relative = compared.overall.get(label) if compared else None
-        if why or compared is None or relative is None:
+        if why or base is None or compared is None or relative is None:
             outcomes.append(Outcome(*subject, UNKNOWN, why=why or f"{base} and {label} have no result on "
                                     f"{FEWEST_WORKLOADS} workloads, or {label} misses one that {base} has"))
             continue
