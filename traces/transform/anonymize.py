@@ -236,7 +236,7 @@ class RegionPermutation:
 def _pieces(regions: int, spans: np.ndarray, most: int) -> np.ndarray:
     """The first region of each piece, ascending. spans: (first, last) region of I/Os, which no piece cuts."""
     step = -(-regions // most)
-    begins = np.arange(0, regions, step, dtype=np.int64)
+    begins = np.arange(0, regions, step)
     if step > 1:
         begins = np.unique(np.concatenate([begins, spans[:, 0], spans[:, 1] + 1]))
         begins = begins[begins < regions]

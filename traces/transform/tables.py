@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from blkreel.common.errors import UsageError
 from blkreel.traces.format.check import refuse_layers
 from blkreel.traces.format.metadata_types import storage_layer
 from blkreel.traces.format.schema import Metadata
@@ -17,7 +18,9 @@ from .rows import TRACE_FLAGS
 
 # Two traces are of one boot if their clocks differ by less: NTP sets a clock by that much between two recordings.
 _SAME_BOOT_NS = 1_000_000_000
-_NUMBERED = ("tid", "inode", "cgroup")  # ids of one boot
+# Ids of one boot, and the first that a trace has no number for.
+_IDS = {"tid": ("thread ids", 1 << 31), "inode": ("inode numbers", 1 << 63), "cgroup": ("cgroup ids", 1 << 63)}
+_MOST_DEVICES = 1 << 15
 _COMPARED_ROWS = 1000
 _FILES_OF_A_NUMBER = 1 << 48  # docs/trace-format.md, `inode`
 _MORE_THREADS = ("used_by", "woken_by")
@@ -37,9 +40,9 @@ class Renumbering:
 
     def apply(self, columns: dict[str, np.ndarray], shift_ns: int) -> dict[str, np.ndarray]:
         """The columns, but for waited_on, as the new trace has them."""
-        changed = {name: np.where(columns[name] > 0, columns[name] + offset, columns[name])
-                   for name, offset in [*self.add.items(), *((by, self.add["tid"]) for by in _MORE_THREADS)]
-                   if offset and name in columns}
+        offsets = {**self.add, **dict.fromkeys(_MORE_THREADS, self.add["tid"])}
+        changed = {name: np.where(values > 0, values + np.int64(offsets[name]), values).astype(values.dtype)
+                   for name, values in columns.items() if offsets.get(name) and (values > 0).any()}
         device = columns["device"]
         return {**columns, **changed, "submit_ns": columns["submit_ns"] + shift_ns,
                 "device": self.devices[device] if len(self.devices) else device,
@@ -79,14 +82,15 @@ class Tables:
     def add(self, trace: Trace) -> Renumbering:
         """Ids of another boot are moved behind all ids so far. An equal device of the same boot is the same device.
 
-        Raises TraceError for a trace of two layers if the new one would not tell them apart.
+        Raises TraceError for a trace of two layers if the new one would not tell them apart, and UsageError if there
+        is no number for an id or a device.
         """
         if self.onto_one or not all(_know_one_mapping(trace, earlier) for earlier in self._traces):
             for layered in (*self._traces, trace):
                 refuse_layers(layered)
         same = next((number for number, earlier in enumerate(self._traces) if same_boot(earlier, trace)), None)
         add = {name: self._first_free(name) if same is None else self._renumberings[same].add[name]
-               for name in _NUMBERED}
+               for name in _IDS}
         if any(int(tid) > 0 and _names(thread).isdisjoint(_names(self.threads.get(str(int(tid) + add["tid"]), thread)))
                for tid, thread in trace.threads.items()):
             add["tid"] = self._first_free("tid")  # the kernel gave a number to another thread meanwhile
@@ -115,6 +119,11 @@ class Tables:
             file = {**file, "inode": file["inode"] + add["inode"] if file["inode"] > 0 else file["inode"]}
             if (file["inode"], file["path"]) not in file_keys:
                 self.files.append(file)
+        above = [words for name, (words, end) in _IDS.items() if 0 < self._greatest(trace, name) >= end - add[name]]
+        if above or len(self.devices) > _MOST_DEVICES:
+            raise UsageError(f"{trace.name} and the traces before it have {(above or ['devices'])[0]} beyond those "
+                             "that a trace has numbers for", "join fewer of them, or write them with smaller numbers: "
+                             "blkreel.write_trace")
         renumbering = Renumbering(add, np.array(numbers, np.int16))
         self._traces.append(trace)
         self._renumberings.append(renumbering)
@@ -175,10 +184,12 @@ class Tables:
 
     def _first_free(self, name: str) -> int:
         """The least number above those of the traces so far; 0 for the first trace."""
-        columns = (name, *_MORE_THREADS) if name == "tid" else (name,)
-        return max((trace.greatest(column) + before.add[name]
-                    for trace, before in zip(self._traces, self._renumberings, strict=True) for column in columns),
-                   default=-1) + 1
+        return max((self._greatest(trace, name) + before.add[name]
+                    for trace, before in zip(self._traces, self._renumberings, strict=True)), default=-1) + 1
+
+    @staticmethod
+    def _greatest(trace: Trace, name: str) -> int:
+        return max(trace.greatest(column) for column in ((name, *_MORE_THREADS) if name == "tid" else (name,)))
 
 
 def _share_ios(first: Trace, second: Trace) -> bool:

@@ -96,6 +96,19 @@ def test_devices_without_a_table_stay_apart(tmp_path, onto_one, numbers):
     assert assert_valid(tmp_path / "t.parquet")["device"].tolist() == numbers
 
 
+@pytest.mark.parametrize(("column", "greatest"), [("tid", 2**31 - 5), ("inode", 2**63 - 5)])
+def test_ids_beyond_those_of_a_trace_are_refused(tmp_path, column, greatest):
+    """Those of the second trace became negative: an invalid trace, and its I/O had no names."""
+    schema = TRACE_SCHEMA.append(pa.field("inode", pa.int64(), nullable=False))
+    traces = [open_trace(new_trace(tmp_path / f"{number}.parquet", {}, schema=schema, submit_ns=[0, 10],
+                                   **{"inode": -1, column: ids}))
+              for number, ids in enumerate(([greatest] * 2, [-1, 3], [-1, 4]))]
+    merge([traces[0], traces[1]], tmp_path / "t.parquet", align="start")
+    assert max(columns_of(tmp_path / "t.parquet")[column]) == greatest + 4
+    with pytest.raises(UsageError, match="numbers for; join fewer"):
+        merge([traces[0], traces[2]], tmp_path / "t.parquet", align="start", force=True)
+
+
 def test_anonymized_traces_have_no_wall_clock(tmp_path):
     """Recorded a day apart, they were merged as of the same time, the begin of 1970."""
     paths = [new_trace(tmp_path / f"{number}.parquet", {"clock": "realtime", "epoch_ns": number * 86_400 * 10**9},
