@@ -16,6 +16,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from blkreel.common.errors import TraceError, UsageError, did_you_mean
+from blkreel.common.units import counted
 from blkreel.traces.format.footer import MAGIC, local_file, read_footer
 from blkreel.traces.format.pages import PageCheck, PageError
 from blkreel.traces.format.schema import OPS
@@ -33,8 +34,9 @@ _SIZE_UNITS_BYTES = {"bytes": 1, "sectors": 512, "kib": 1024, "pages": 4096, "mi
 _EPOCHS_S = {"unix": 0, "1970": 0, "1601": -11_644_473_600}
 _COMPLETION = "completion"  # in place of the time of issue, which is a latency earlier
 _TIMES, _SIZES, _TEXTS = ("time", _COMPLETION, "latency"), ("offset", "length"), ("op", "device", "process")
-_FIELDS = (*_TIMES, *_SIZES, *_TEXTS, "tid", "cpu")
-_UNKNOWABLE = ("latency", "tid", "cpu")
+_INTEGERS = {"tid": (1 << 31) - 1, "cpu": (1 << 15) - 1}  # and the largest of each
+_FIELDS = (*_TIMES, *_SIZES, *_TEXTS, *_INTEGERS)
+_UNKNOWABLE = ("latency", *_INTEGERS)
 _REQUIRED = ("time", "op", "offset", "length")
 _DELIMITERS = (b",", b";", b"\t", b"|", b" ")
 # Beside the letters of the kernel.
@@ -68,6 +70,7 @@ class ColumnMapping(SourceFormat):
     _ops: dict[str, int] = field(init=False, default_factory=dict)
     _has_zones: bool = field(init=False, default=False)
     _has_whole_times: bool = field(init=False, default=True)
+    _beyond: dict[str, int] = field(init=False, default_factory=lambda: dict.fromkeys(_INTEGERS, 0))
 
     def __post_init__(self) -> None:
         for part in self.spec.split(","):
@@ -107,6 +110,12 @@ class ColumnMapping(SourceFormat):
             yield from self._of_parquet(source, account)
         else:
             yield from self._of_text(source, account, options.skip_lines)
+        for name, count in self._beyond.items():
+            self._beyond[name] = 0
+            if count:
+                remedy = f"; to number the threads: process={self._fields[name].column}" if name == "tid" else ""
+                account.warn(f"{source.path}: {name} of {counted(count, 'record')} is unknown: no number from 0 to "
+                             f"{_INTEGERS[name]:,}{remedy}")
 
     def _field(self, name: str, column: str, unit: str) -> _Field:
         if name == "op":
@@ -298,7 +307,7 @@ class ColumnMapping(SourceFormat):
         return np.asarray(self._values(name, np.where(bad, INVALID, numbers)))
 
     def _batch(self, values: dict[str, np.ndarray | pa.Array], positions: np.ndarray) -> Batch:
-        tid, cpu, submit_ns, latency_ns = values.get("tid"), values.get("cpu"), values["time"], values.get("latency")
+        submit_ns, latency_ns = values["time"], values.get("latency")
         if self.stamped_at == "completion":
             # Without a latency it is unknown when the I/O was issued.
             latency_ns = np.where(values["latency"] < 0, INVALID, values["latency"])
@@ -307,9 +316,18 @@ class ColumnMapping(SourceFormat):
         has_extent = ~self._is_flush(values["op"])
         return Batch(submit_ns, np.where(has_extent, values["offset"], 0), np.where(has_extent, values["length"], 0),
                      mapped(values["op"], self._op).astype(np.int8), positions, latency_ns=latency_ns,
-                     device=values.get("device"), tid=None if tid is None else _within(tid, np.int32),
+                     device=values.get("device"), tid=self._within(values, "tid"),
                      process=values.get("process"), flags=mapped(values["op"], self._flags).astype(np.int32),
-                     cpu=None if cpu is None else _within(cpu, np.int16))
+                     cpu=self._within(values, "cpu"))
+
+    def _within(self, values: dict[str, np.ndarray | pa.Array], name: str) -> np.ndarray | None:
+        """-1 for numbers that the column of a trace does not hold, which are counted."""
+        if name not in values:
+            return None
+        numbers = np.asarray(values[name])
+        fits = (numbers >= 0) & (numbers <= _INTEGERS[name])
+        self._beyond[name] += int(np.count_nonzero(~fits & (numbers != -1)))
+        return np.where(fits, numbers, -1)
 
 
 def _first(lines: Iterable[bytes]) -> bytes:
@@ -346,7 +364,3 @@ def _whole_and_rest(values: pa.Array) -> tuple[np.ndarray, np.ndarray]:
     whole = lower.cast(pa.int64()).to_numpy(zero_copy_only=False)
     return np.where(inside, whole, INVALID), np.where(inside, rest, 0)
 
-
-def _within(values: np.ndarray, kind: type[np.signedinteger]) -> np.ndarray:
-    """-1 for numbers that the column of a trace does not hold."""
-    return np.where((values >= 0) & (values <= np.iinfo(kind).max), values, -1)

@@ -51,6 +51,16 @@ def test_each_column_is_read_with_its_unit(run, kind):
 
 
 @pytest.mark.parametrize("kind", ["comma", "parquet"])
+def test_threads_with_numbers_beyond_those_of_a_trace_are_counted(run, kind):
+    """As of pthread_self(): all I/O was of an unknown thread, without a word."""
+    frame = FRAME.assign(tid=[2**31 - 1, -1, 2**47, 7, 2**31] * 10)
+    rows, result = run(content_of(frame, kind), columns=SPEC.replace("process=app", "tid=tid"))
+    assert rows.tid.tolist() == [2**31 - 1, -1, -1, 7, -1] * 10
+    assert "tid of 20 records is unknown: no number from 0 to 2,147,483,647; to number the threads: process=tid" in \
+        result.metadata["import_warnings"][0]
+
+
+@pytest.mark.parametrize("kind", ["comma", "parquet"])
 def test_a_flush_has_no_extent(run, kind):
     """Not the sector 2^64-1 of the kernel, which was out of range, and no bytes."""
     frame = pd.DataFrame({"ts": [1, 2, 3, 4], "type": ["r", "FF", "F", "flush"], "lba": [8, 2**64 - 1, 16, 0],
