@@ -173,7 +173,8 @@ class Maker:
                             source=f"{condition.title} · {what}"),
                     _embed(chart, f"../{condition_stem(condition)}")]
         return self._page(condition.title, f"{what}.", tuple(
-            replace(self._entry(drives[standing.label], f"../{self.links[standing.label]}"), place=standing.place)
+            replace(self._entry(drives[standing.label], f"../{self.links[standing.label]}", standing.rows),
+                    place=standing.place)
             for standing in condition.standings), sections, Answer(_best(condition), f"{what}."),
             filters=("class", "interface"))
 
@@ -204,8 +205,11 @@ class Maker:
         assert overall
         over = f"over {counted(len(rows), 'workload')}"
         table = Table(f"{other.label} beside {base.label}", columns, tuple(rows))
-        return self._page(f"{base.label} and {other.label}", f"{over.capitalize()}.", (
-            self._entry(base, f"../{drive_path(base)}"), self._entry(other, f"../{drive_path(other)}")),
+        entries = (
+            self._entry(base, f"../{drive_path(base)}", [row for _, own, _ in shared for row in own.rows]),
+            self._entry(other, f"../{drive_path(other)}", [row for _, _, its in shared for row in its.rows]))
+        return self._page(
+            f"{base.label} and {other.label}", f"{over.capitalize()}.", entries,
             [Section("pair", "Workloads", (Chart("by-workload", "Workloads", table),))],
             Answer(f"{other.label} has {percent(overall.value)} of the performance of {base.label} {over}"
                    f"{_doubt(overall, base.label)}", f"Geometric mean {over}."))

@@ -403,6 +403,17 @@ def test_a_label_of_several_units_names_them(own):
     assert re.search(r"firmware [^ ]*,? ?1\.0, 2\.0", words) and "903 GB, 904 GB" in words
 
 
+def test_a_page_has_the_verdict_of_its_own_results(own):
+    """A workload all of whose results were valid was qualified for those of another one."""
+    put(own.catalog, result_of(own.run, 905, "Slow", WORKLOADS[1], 0.25, verdict={
+        **own.run["verdict"], "level": "qualified"}))
+    content = content_of(own.catalog.result_table().to_pylist(), own.catalog.metric_table())
+    levels = {condition.title: {entry.key: entry.verdict["level"]
+                                for entry in pages.Maker(content, "Lab").condition(condition).entries}
+              for condition in content.conditions}
+    assert [levels[title]["Slow"] for title in WORKLOADS] == ["valid", "qualified"]
+
+
 def test_results_without_a_value_are_counted(own):
     verdict = {**own.run["verdict"], "level": "invalid"}
     put(own.catalog, result_of(own.run, 901, "Slow", WORKLOADS[0], 0.25, verdict=verdict))
