@@ -10,6 +10,7 @@ from blkreel.replay.fidelity.verdict import judge
 from blkreel.replay.telemetry.account import Meter, account_of
 from blkreel.replay.telemetry.power.log import PowerLog
 from blkreel.replay.telemetry.power.samples import ClockPairs
+from blkreel.traces.format.metadata_types import Run
 from blkreel.traces.format.overrides import amend
 from blkreel.traces.format.reader import open_trace
 from blkreel.traces.telemetry.file import FILE, Telemetry, sensor, write_telemetry
@@ -30,7 +31,8 @@ def add_power(directory: Path, log: PowerLog) -> Mapping[str, Any]:
     if len(pairs) < 2:
         raise TraceError(f"{directory}: no start time recorded, because its replay was killed", "replay it again")
     first, last = ((pair["monotonic_ns"], pair["realtime_ns"]) for pair in (pairs[0], pairs[-1]))
-    end_ns = epoch_ns + run["wall_ns"]
+    begin_ns = max((background.lead_ns for background in Run.of(trace.metadata).background), default=0)
+    end_ns = epoch_ns + begin_ns + run["wall_ns"]
     power = log.read(ClockPairs(first, last), epoch_ns).during(epoch_ns, end_ns)
     meter: Meter = {"meter": f"log: {log.path.name}", "rail": "drive"}
     before = read_telemetry(directory) or Telemetry({}, epoch_ns=epoch_ns)
@@ -39,7 +41,7 @@ def add_power(directory: Path, log: PowerLog) -> Mapping[str, Any]:
     telemetry = replace(before, sensors={**before.sensors, "power_w": entry},
                         samples={**before.samples, "power_w": (power.time_ns - epoch_ns, power.watts)})
     other_drives = [drive["name"] for drive in (run.get("drives") or [])[1:]]
-    account = {**run, "telemetry": account_of(telemetry, run["wall_ns"], meter, other_drives)}
+    account = {**run, "telemetry": account_of(telemetry, run["wall_ns"], meter, other_drives, begin_ns)}
     if account["telemetry"]["power"] is None:
         raise BlkreelError(f"{log.path}: only one sample during {directory}", "give a log with more samples")
     verdict = judge(account)

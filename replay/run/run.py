@@ -391,7 +391,8 @@ class _Run:
         self.output.abandon()
 
     def _complete_inputs(self) -> None:
-        self._recorder.finish(dict(self._totals), self._records.span.wall_ns)
+        lead_ns = self._beside.lead_ns if self._beside else 0
+        self._recorder.finish(dict(self._totals), self._records.span.wall_ns, lead_ns)
         # After the run: the checksum of a long trace takes seconds.
         self._source["sha256"] = self.plan.source_sha256()
 

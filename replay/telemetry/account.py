@@ -20,48 +20,50 @@ class Meter(TypedDict):
     rail: str | None
 
 
-def account_of(telemetry: Telemetry, wall_ns: int, meter: Meter | None,
-               other_drives: Sequence[str] = ()) -> dict[str, Any]:
+def account_of(telemetry: Telemetry, wall_ns: int, meter: Meter | None, other_drives: Sequence[str] = (),
+               begin_ns: int = 0) -> dict[str, Any]:
     """A document of metadata_types.Telemetry. wall_ns: duration of the run. meter: of `power_w`, None without one.
-    other_drives: names of all but the first."""
+    other_drives: names of all but the first. begin_ns: of the run on the clock of the samples, later than 0 behind the
+    lead of a background."""
+    end_ns = begin_ns + wall_ns
     return document_of(metadata_types.Telemetry(
-        **_of_drive(telemetry, wall_ns, ""), power=_power(telemetry, wall_ns, meter),
-        drives={name: DriveTelemetry(**_of_drive(telemetry, wall_ns, f".{name}")) for name in other_drives},
+        **_of_drive(telemetry, begin_ns, end_ns, ""), power=_power(telemetry, begin_ns, end_ns, meter),
+        drives={name: DriveTelemetry(**_of_drive(telemetry, begin_ns, end_ns, f".{name}")) for name in other_drives},
         missing={name: entry["missing"] for name, entry in telemetry.sensors.items() if entry["missing"]},
         notes={name: entry["notes"] for name, entry in telemetry.sensors.items() if entry["notes"]},
         meter_given=meter is not None))
 
 
-def _of_drive(telemetry: Telemetry, wall_ns: int, suffix: str) -> dict[str, Any]:
+def _of_drive(telemetry: Telemetry, begin_ns: int, end_ns: int, suffix: str) -> dict[str, Any]:
     """The fields of a DriveTelemetry that are known."""
     values = {field: telemetry.series(f"smart{suffix}.{field}")[1] for field in UNITS}
     # The difference to the start needs two values.
     smart = {field: value for field, value in values.items() if len(value) > 1}
-    return {"temperature_c": _temperature(telemetry, wall_ns, suffix),
-            "throttled": _throttled(telemetry, smart, suffix), "link": _link(telemetry, wall_ns, suffix),
+    return {"temperature_c": _temperature(telemetry, begin_ns, end_ns, suffix),
+            "throttled": _throttled(telemetry, smart, suffix), "link": _link(telemetry, begin_ns, end_ns, suffix),
             **({"smart": _smart(telemetry, smart, suffix)} if smart else {})}
 
 
-def _temperature(telemetry: Telemetry, wall_ns: int, suffix: str) -> Temperature | None:
+def _temperature(telemetry: Telemetry, begin_ns: int, end_ns: int, suffix: str) -> Temperature | None:
     time_ns, value = telemetry.series(f"temperature_c{suffix}")
     if not len(value):
         return None
     # The last sample before the start, and the first one after the end, belong to the run.
-    first = max(int(np.searchsorted(time_ns, 0, "right")) - 1, 0)
-    last = min(int(np.searchsorted(time_ns, wall_ns, "left")), len(value) - 1)
+    first = max(int(np.searchsorted(time_ns, begin_ns, "right")) - 1, 0)
+    last = min(int(np.searchsorted(time_ns, end_ns, "left")), len(value) - 1)
     during = value[first:max(last, first) + 1]
     return Temperature(start=float(value[first]), max=float(during.max()), end=float(value[last]))
 
 
-def _power(telemetry: Telemetry, wall_ns: int, meter: Meter | None) -> Power | None:
+def _power(telemetry: Telemetry, begin_ns: int, end_ns: int, meter: Meter | None) -> Power | None:
     time_ns, value = telemetry.series("power_w")
     if meter is None or not len(value):
         return None
     entry = telemetry.sensors["power_w"]
-    energy_j, covered_ns = integral(time_ns, value, 0, wall_ns, entry["gaps"])
+    energy_j, covered_ns = integral(time_ns, value, begin_ns, end_ns, entry["gaps"])
     if not covered_ns:
         return None
-    gaps = [gap for gap in entry["gaps"] if gap[0] < wall_ns and gap[1] > 0]
+    gaps = [gap for gap in entry["gaps"] if gap[0] < end_ns and gap[1] > begin_ns]
     return Power(**meter, rate_hz=entry["rate_hz"], average_w=_rounded(energy_j / covered_ns * 1e9),
                  energy_j=_rounded(energy_j), gaps=len(gaps), covered_ns=covered_ns)
 
@@ -75,10 +77,10 @@ def _throttled(telemetry: Telemetry, smart: Mapping[str, np.ndarray], suffix: st
     return max(int(value[-1]), int(all_the_time))
 
 
-def _link(telemetry: Telemetry, wall_ns: int, suffix: str) -> dict[str, float | None] | None:
+def _link(telemetry: Telemetry, begin_ns: int, end_ns: int, suffix: str) -> dict[str, float | None] | None:
     def least(name: str) -> float | None:
         time_ns, value = telemetry.series(f"{name}{suffix}")
-        during = value[(time_ns >= 0) & (time_ns <= wall_ns)]
+        during = value[(time_ns >= begin_ns) & (time_ns <= end_ns)]
         return float(during.min()) if len(during) else None
 
     lowest = {f"least_{name.removeprefix('link_')}": least(name) for name in ("link_speed_gts", "link_width")}

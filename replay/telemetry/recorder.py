@@ -103,15 +103,15 @@ class Recorder:
         """The last value of each sensor, by name; empty for a simulated drive before the end of the run."""
         return dict(self._spool.latest) if self._spool is not None else {}
 
-    def finish(self, totals: Mapping[str, Any], wall_ns: int) -> None:
-        """Write the file. totals: of the engine, empty if it failed."""
+    def finish(self, totals: Mapping[str, Any], wall_ns: int, begin_ns: int = 0) -> None:
+        """Write the file. totals: of the engine, empty if it failed. wall_ns, begin_ns: as of account_of()."""
         self.epoch(totals.get("start_monotonic_ns"))
         with self._contained("finish"):
             if self._spool is None:
                 return
             telemetry = self._telemetry(self._spool, totals)
             other_drives = [target.drive.name for target in self._targets[1:]]
-            self._account = account_of(telemetry, wall_ns, self._meter, other_drives)
+            self._account = account_of(telemetry, wall_ns, self._meter, other_drives, begin_ns)
             try:
                 self._spool.finish(telemetry, force=self._force)
             except BlkreelError as error:

@@ -9,6 +9,7 @@ from blkreel.analysis.charts.series_style import SeriesStyle
 from blkreel.analysis.charts.spec import Axis, Datum, Point
 from blkreel.analysis.metrics.definitions.headline import MEDIA_WRITES_PER_DAY, READ_THROUGHPUT, WRITE_AMPLIFICATION
 from blkreel.analysis.metrics.write_amplification import WriteCounts, why_unknown, write_amplification
+from blkreel.analysis.report.beside import of_entry
 from blkreel.analysis.report.commands import column_of, path_of
 from blkreel.analysis.report.document import Entry
 from blkreel.analysis.report.drives_file import Drive, DrivesFile
@@ -17,22 +18,28 @@ from blkreel.common.printable import within_sentence
 from blkreel.common.units import digits
 from blkreel.traces.format.metadata_types import Run
 
-_MB_PER_J = "(bytes read + written) / energy from the run's first I/O to its end, idle time included: MB/J is MB/s/W"
+_MB_PER_J = ("(bytes read + written) / (mean power * time from the run's first I/O to its end), idle time included: MB/J "
+             "is MB/s/W")
+_BESIDE = "the bytes of the background, which cost energy too, are not counted"
 _DIRECTION = "Up and to the left is better."
 _DAY_S = 86_400
 
 
 @dataclass(frozen=True)
 class _Energy:
+    """data_bytes: None beside a background, whose bytes cost energy, too, and are in no figure of the run."""
+
     document: Datum
     joules: float
     watts: float
-    data_bytes: int
+    wall_ns: int
+    data_bytes: int | None
     meter: str
 
     @property
-    def mb_per_j(self) -> float:
-        return self.data_bytes / 1e6 / self.joules
+    def mb_per_j(self) -> float | None:
+        """Gaps of the meter are of the mean power."""
+        return None if self.data_bytes is None else self.data_bytes * 1e3 / (self.watts * self.wall_ns)
 
 
 def efficiency(entries: Sequence[Entry], id_: str, order: Sequence[str]) -> Chart | None:
@@ -48,12 +55,15 @@ def efficiency(entries: Sequence[Entry], id_: str, order: Sequence[str]) -> Char
     table = Table("Energy over whole runs", columns, tuple(
         Row({"drive": drive.document["label"], "efficiency_mb_per_j": drive.mb_per_j, "average_w": drive.watts,
              "energy_j": drive.joules, "data_bytes": drive.data_bytes, "meter": drive.meter}, drive.document["label"],
-            path=path_of(drive.document)) for drive in sorted(measured, key=lambda drive: -drive.mb_per_j)))
-    notes = [f"{_DIRECTION} Under one arrival pattern all drives move the same data, so power decides."]
+            why=dict.fromkeys(("efficiency_mb_per_j", "data_bytes"), _BESIDE) if drive.data_bytes is None else {},
+            path=path_of(drive.document)) for drive in sorted(measured, key=lambda drive: -(drive.mb_per_j or 0))))
+    points = [Point(drive.document["label"], "", drive.watts, drive.mb_per_j) for drive in measured
+              if drive.mb_per_j is not None]
+    notes = [f"{_DIRECTION} Under one arrival pattern all drives move the same data, so power decides."
+             if points else f"No efficiency: {_BESIDE}."]
     notes += _missing("Power not measured", entries, [drive.document for drive in measured])
-    spec = scatter("Data per energy against average power, by drive",
-                   [Point(drive.document["label"], "", drive.watts, drive.mb_per_j) for drive in measured],
-                   SeriesStyle.of_entries([drive.document for drive in measured], order), Axis("average power", "W"),
+    style = SeriesStyle.of_entries([drive.document for drive in measured], order)
+    spec = scatter("Data per energy against average power, by drive", points, style, Axis("average power", "W"),
                    Axis("efficiency", "MB/J"))
     return Chart(id_, "Efficiency", table, spec, notes=tuple(notes))
 
@@ -102,12 +112,14 @@ def _missing(what: str, entries: Sequence[Entry], drawn: Sequence[Datum]) -> lis
 def _energy(entry: Datum) -> _Energy | None:
     """Of all runs of an entry together."""
     joules = watts_ns = 0.0
-    covered_ns = data_bytes = 0
+    covered_ns = wall_ns = data_bytes = 0
     meters = []
     for run in entry["runs"]:
-        power = Run.of(run).telemetry.power
+        account = Run.of(run)
+        power = account.telemetry.power
         if not power or not power.energy_j or not power.covered_ns:
             continue
+        wall_ns += account.wall_ns or power.covered_ns
         joules += power.energy_j
         covered_ns += power.covered_ns
         watts_ns += power.average_w * power.covered_ns
@@ -115,7 +127,8 @@ def _energy(entry: Datum) -> _Energy | None:
         meters.append(", ".join(filter(None, (power.meter, power.rail))))
     if not joules or not data_bytes:
         return None
-    return _Energy(entry, joules, watts_ns / covered_ns, data_bytes, "; ".join(dict.fromkeys(meters)))
+    return _Energy(entry, joules, watts_ns / covered_ns, wall_ns, None if of_entry(entry) else data_bytes,
+                   "; ".join(dict.fromkeys(meters)))
 
 
 def endurance(entries: Sequence[Entry], id_: str, drives_file: DrivesFile | None = None) -> Chart | None:

@@ -15,6 +15,8 @@ from blkreel.analysis.metrics.measure import measure
 from blkreel.analysis.report import present
 from blkreel.analysis.report.beside import beside_sentence
 from blkreel.analysis.report.charts.beside import beside as beside_chart
+from blkreel.analysis.report.charts.efficiency import efficiency
+from blkreel.analysis.report.document import comparison
 from blkreel.common.errors import BlkreelError, TraceError, UsageError
 from blkreel.replay.background import plan as background_plan
 from blkreel.replay.background.plan import plan_beside
@@ -27,6 +29,7 @@ from blkreel.replay.simulated import state as simulated_state
 from blkreel.traces.format.exposure import Exposure
 from blkreel.traces.format.reader import open_trace
 from blkreel.traces.format.schema import FLAGS, OPS
+from blkreel.traces.telemetry.reader import read_telemetry
 
 US, MS, S = 1_000, 1_000_000, 10**9
 READ, WRITE = OPS["read"], OPS["write"]
@@ -142,6 +145,21 @@ def test_the_background_runs_until_the_foreground_ends_on_its_own_part(load, tmp
     assert written["reached_share"] == 1 and written["asked_bytes_s"] == 10e6
     assert written["latency_p99_ns"] == 100 * US + 25
     assert written["outstanding_share"] == pytest.approx(0.01, rel=0.05)
+
+
+def test_power_and_temperature_are_those_of_the_foreground(load, tmp_path):
+    """They were those of the lead and of the part of the run before as much time had passed as the foreground took.
+    The bytes of the background are in no figure, so that no efficiency is stated."""
+    account, rows, _ = replayed(tmp_path, beside(load, ["writes=40MB/s"]))
+    samples = read_telemetry(tmp_path / "run").samples
+    time_ns, watts = samples["power_w"]
+    during_ns = np.arange(rows["submit_ns"].min(), (rows["submit_ns"] + rows["latency_ns"]).max(), MS)
+    power = account["telemetry"]["power"]
+    assert power["average_w"] == pytest.approx(np.interp(during_ns, time_ns, watts).mean(), rel=0.01)
+    assert power["average_w"] != pytest.approx(np.interp(during_ns - S, time_ns, watts).mean(), rel=0.02)
+    assert account["telemetry"]["temperature_c"]["end"] == samples["temperature_c"][1][-1]
+    (row,) = efficiency(comparison([measure(tmp_path / "run")])[1][0].entries, "efficiency", []).table.rows
+    assert row.values["efficiency_mb_per_j"] is None and row.values["average_w"]
 
 
 def test_a_recorded_background_is_repeated_without_a_seam(load, trace, tmp_path):

@@ -195,6 +195,15 @@ def test_an_account_of_a_run_of_ten_seconds():
     assert found["missing"] == {"link_width": "no link"} and found["link"] is None and found["drives"] is None
 
 
+def test_an_account_behind_the_lead_of_a_background_is_of_the_foreground():
+    telemetry = told()
+    time_ns, watts = telemetry.samples["power_w"]
+    telemetry.samples["power_w"] = time_ns, np.where(time_ns < 5 * S, 1.0, 9.0)
+    found = account_of(telemetry, 5 * S, METER, begin_ns=5 * S)
+    assert found["temperature_c"] == {"start": 43, "max": 43, "end": 38}
+    assert (found["power"]["average_w"], found["power"]["covered_ns"]) == (9, 5 * S)
+
+
 def test_each_drive_of_a_run_is_told_of():
     found = account_of(told(".nvme2n1"), 10 * S, METER, ["nvme2n1"])
     assert found["temperature_c"] is None and found["smart"] is None and found["throttled"] is None
