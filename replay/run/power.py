@@ -31,7 +31,7 @@ def add_power(directory: Path, log: PowerLog) -> Mapping[str, Any]:
     if len(pairs) < 2:
         raise TraceError(f"{directory}: no start time recorded, because its replay was killed", "replay it again")
     first, last = ((pair["monotonic_ns"], pair["realtime_ns"]) for pair in (pairs[0], pairs[-1]))
-    begin_ns = max((background.lead_ns for background in Run.of(trace.metadata).background), default=0)
+    begin_ns = Run.of(trace.metadata).begin_ns
     end_ns = epoch_ns + begin_ns + run["wall_ns"]
     power = log.read(ClockPairs(first, last), epoch_ns).during(epoch_ns, end_ns)
     meter: Meter = {"meter": f"log: {log.path.name}", "rail": "drive"}

@@ -594,6 +594,11 @@ class Run:
         return record(cls, run)
 
     @property
+    def begin_ns(self) -> int:
+        """On the clock of the records and of the telemetry: a background begins earlier by its lead."""
+        return max((background.lead_ns for background in self.background), default=0)
+
+    @property
     def load_time_ns(self) -> int | None:
         """From the first submit of workload I/O, of all I/O if none is marked, to the last completion, without the I/Os
         that a sleep by the clock put behind all others."""

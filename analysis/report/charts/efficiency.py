@@ -18,8 +18,8 @@ from blkreel.common.printable import within_sentence
 from blkreel.common.units import digits
 from blkreel.traces.format.metadata_types import Run
 
-_MB_PER_J = ("(bytes read + written) / (mean power * time from the run's first I/O to its end), idle time included: MB/J "
-             "is MB/s/W")
+_MB_PER_J = ("(bytes read + written) / (mean power * time from the run's first I/O to its end), idle time included: "
+             "MB/J is MB/s/W")
 _BESIDE = "the bytes of the background, which cost energy too, are not counted"
 _DIRECTION = "Up and to the left is better."
 _DAY_S = 86_400

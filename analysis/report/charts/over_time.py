@@ -157,6 +157,7 @@ def temperature(measured: Measured) -> list[tuple[float, float]]:
     if telemetry is None:
         return []
     time_ns, value = telemetry.series("temperature_c")
+    time_ns = time_ns - measured.account.begin_ns
     during = (time_ns >= 0) & (time_ns <= max(measured.partial.makespan_ns, 1) + 10**9)
     time_ns, value = time_ns[during], value[during]
     if len(value) < 2:

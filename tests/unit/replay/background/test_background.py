@@ -16,6 +16,7 @@ from blkreel.analysis.report import present
 from blkreel.analysis.report.beside import beside_sentence
 from blkreel.analysis.report.charts.beside import beside as beside_chart
 from blkreel.analysis.report.charts.efficiency import efficiency
+from blkreel.analysis.report.charts.over_time import temperature
 from blkreel.analysis.report.document import comparison
 from blkreel.common.errors import BlkreelError, TraceError, UsageError
 from blkreel.replay.background import plan as background_plan
@@ -158,6 +159,8 @@ def test_power_and_temperature_are_those_of_the_foreground(load, tmp_path):
     assert power["average_w"] == pytest.approx(np.interp(during_ns, time_ns, watts).mean(), rel=0.01)
     assert power["average_w"] != pytest.approx(np.interp(during_ns - S, time_ns, watts).mean(), rel=0.02)
     assert account["telemetry"]["temperature_c"]["end"] == samples["temperature_c"][1][-1]
+    drawn = temperature(measure(tmp_path / "run"))
+    assert drawn[0][0] == 0 and drawn[-1][0] == pytest.approx(samples["temperature_c"][0][-1] / S - 1, abs=1e-3)
     (row,) = efficiency(comparison([measure(tmp_path / "run")])[1][0].entries, "efficiency", []).table.rows
     assert row.values["efficiency_mb_per_j"] is None and row.values["average_w"]
 
