@@ -103,7 +103,12 @@ class Tables:
         unnamed: list[Any] = [{} for _ in range(trace.greatest("device") + 1)]
         for device in trace.metadata.get("devices") or unnamed:
             if self.onto_one:
-                self.devices = [max([*self.devices, device], key=lambda entry: entry.get("size_bytes") or 0)]
+                joined = [*self.devices, device]
+                largest: Any = max(joined, key=lambda entry: entry.get("size_bytes") or 0)
+                if not all(entry.get("size_bytes") for entry in joined):
+                    # I/Os of a device without a size may be beyond that of the others.
+                    largest = {key: value for key, value in largest.items() if key != "size_bytes"}
+                self.devices = [largest]
                 numbers.append(0)
             elif same is not None and (number := next((at for at, known in enumerate(self.devices) if known == device
                                                        and at not in numbers), None)) is not None:

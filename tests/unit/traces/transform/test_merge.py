@@ -96,6 +96,15 @@ def test_devices_without_a_table_stay_apart(tmp_path, onto_one, numbers):
     assert assert_valid(tmp_path / "t.parquet")["device"].tolist() == numbers
 
 
+@pytest.mark.parametrize("sizes", [(8192, None), (None, 8192), (8192, None, 4096)])
+def test_one_device_has_room_for_ios_of_one_without_a_size(tmp_path, sizes):
+    """Imports state none: the trace was invalid, with I/Os beyond the size of the other device."""
+    paths = [new_trace(tmp_path / f"{number}.parquet", drive_bytes=size, submit_ns=[0],
+                       offset_bytes=[0 if size else 1 << 40]) for number, size in enumerate(sizes)]
+    merge([open_trace(path) for path in paths], tmp_path / "t.parquet", align="start", onto_one=True)
+    assert assert_valid(tmp_path / "t.parquet")["device"].tolist() == [0] * len(sizes)
+
+
 @pytest.mark.parametrize(("column", "greatest"), [("tid", 2**31 - 5), ("inode", 2**63 - 5)])
 def test_ids_beyond_those_of_a_trace_are_refused(tmp_path, column, greatest):
     """Those of the second trace became negative: an invalid trace, and its I/O had no names."""
