@@ -36,6 +36,7 @@ from .source_file import SourceFile
 from .source_format import UNKNOWN_OP, Batch, ImportOptions, SourceFormat, as_bytes, dictionary_of
 
 MOST_DEVICES = 1 << 15  # the column `device` is int16
+_FIRST_PROCESS = 1 << 24  # above all thread ids of a kernel
 _LATEST_NS = 1 << 62
 _NAMES_LISTED = 12
 _RESOLUTION_ROWS = 100  # fewer times say little about a clock
@@ -275,20 +276,30 @@ class Records:
         return number
 
     def _tid(self, batch: Batch) -> np.ndarray | None:
-        """The thread of each record. Without thread numbers, the processes are numbered from 1."""
-        if batch.tid is not None:
-            self.has.add("thread")
-            self._name_threads(batch, batch.tid)
-            return batch.tid
-        if batch.process is None:
-            return None
-        coded = dictionary_of(batch.process)
+        """The thread of each record. Without thread numbers, the processes are numbered from 1; those of records
+        without a thread beside others from _FIRST_PROCESS on."""
+        tid = batch.tid
+        if tid is not None:
+            if (tid >= 0).any():
+                self.has.add("thread")
+            if batch.process is not None and (tid < 0).any():
+                of_process = self._numbers_of(batch.process)
+                tid = np.where((tid < 0) & (of_process > 0), of_process + _FIRST_PROCESS - 1, tid)
+        elif batch.process is not None:
+            tid = self._numbers_of(batch.process)
+        if tid is not None:
+            self._name_threads(batch, tid)
+        return tid
+
+    def _numbers_of(self, processes: Any) -> np.ndarray:
+        """A number from 1 for each name; -1 without one."""
+        coded = dictionary_of(processes)
         names = [as_bytes(name) for name in coded.dictionary]
         numbers = np.array([self._processes.setdefault(name, len(self._processes) + 1) if name else -1
                             for name in names] or [-1], np.int64)
-        tid = numbers[coded.indices.to_numpy(zero_copy_only=False)] if names else np.full(len(batch.op), -1)
-        self._name_threads(batch, tid)
-        return tid
+        of_each: np.ndarray = numbers[coded.indices.to_numpy(zero_copy_only=False)] if names else \
+            np.full(len(coded), -1)
+        return of_each
 
     def _name_threads(self, batch: Batch, tid: np.ndarray) -> None:
         if batch.process is None:
@@ -304,7 +315,7 @@ class Records:
             if number < 0 or not name:
                 continue
             entry = self.threads.setdefault(str(number), {"names": []})
-            if batch.tid is None or batch.pid is not None:
+            if batch.tid is None or batch.pid is not None or batch.tid[at] < 0:
                 entry["process"] = name
             entry["comm"] = name
             if batch.pid is not None:

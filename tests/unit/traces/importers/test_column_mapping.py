@@ -60,6 +60,15 @@ def test_threads_with_numbers_beyond_those_of_a_trace_are_counted(run, kind):
         result.metadata["import_warnings"][0]
 
 
+@pytest.mark.parametrize(("numbers", "lacks"), [([5, -1], []), ([-1, -1], ["thread"])])
+def test_a_process_without_a_thread_has_its_name(run, numbers, lacks):
+    """Its I/O was of an unknown program, beside that of others or in a column without any number."""
+    rows, result = run(content_of(FRAME.assign(tid=numbers * 25), "comma"), columns=SPEC + ",tid=tid")
+    names = [result.metadata["threads"][str(tid)]["comm"] for tid in rows.tid]
+    assert names == FRAME.app.tolist() and (rows.tid[::2] == 5).all() == (not lacks)
+    assert [what for what in result.metadata["source_lacks"] if what != "dependencies"] == lacks
+
+
 @pytest.mark.parametrize("kind", ["comma", "parquet"])
 def test_a_flush_has_no_extent(run, kind):
     """Not the sector 2^64-1 of the kernel, which was out of range, and no bytes."""
