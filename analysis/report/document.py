@@ -115,6 +115,7 @@ def comparison(measured: list[Measured], drop_invalid: bool = False,
             document["title"] += f" ({workload_words(first.stored_account.get('source', {})) or first.path})"
         built.append(Section(document, entries))
         notes += differences({entry.document["label"]: condition_of(entry.measured[0]) for entry in entries})
+    notes += _mixed_drives(drives)
     notes += [f"{entry['label']}: {entry['provider_limit']}" for section in built
               for entry in section.document["entries"]
               if entry["provider_limit"]]
@@ -300,6 +301,20 @@ def _name_apart(sections: Sequence[Sequence[Entry]]) -> None:
     numbers = {(label_, key): f"#{number}" for label_, keys in alike.items()
                for number, key in enumerate(dict.fromkeys(keys), 1)}
     _add_names(sections, lambda of: numbers[of.document["label"], _drive_key(of.measured[0])])
+
+
+def _mixed_drives(sections: Sequence[Sequence[Entry]]) -> Iterator[str]:
+    """A note on each label that is of several drives, which workloads are compared by."""
+    alike = grouped((of.document["label"], of) for of in itertools.chain(*sections))
+    for label_, entries in alike.items():
+        for name in ("model", "firmware"):
+            values = dict.fromkeys(str(of.document["drive"].get(name) or "unknown") for of in entries)
+            if len(values) > 1:
+                yield f"{label_}: {name} is not the same in all workloads: {', '.join(values)}"
+                break
+        else:
+            if len({tuple(_units(of.measured[0])) for of in entries}) > 1:
+                yield f"{label_}: not the same drive in all workloads"
 
 
 def _add_names(sections: Sequence[Sequence[Entry]], name_of: Callable[[Entry], str | None]) -> None:

@@ -162,6 +162,14 @@ def test_units_of_one_label_keep_their_names_and_order_in_each_section(tmp_path)
     assert second == first[1:]
 
 
+@pytest.mark.parametrize(("changed", "note"), [
+    ({"firmware": "2.0"}, "fast drive: firmware is not the same in all workloads: 1B4Q, 2.0"),
+    ({"serial": "bb"}, "fast drive: not the same drive in all workloads"), ({}, "")])
+def test_a_label_of_several_drives_is_noted(tmp_path, changed, note):
+    paths = [write_run(tmp_path / "a", seconds=3), write_run(tmp_path / "b", seconds=3, cap_ns=5 * MS, **changed)]
+    assert present.compare(paths)["notes"] == ([note] if note else [])
+
+
 def test_drives_of_one_name_are_other_entries(blkreel, tmp_path):
     """Simulated drives with other keys, and images of one name in two directories; another seed is a repetition."""
     trace = new_trace(tmp_path / "t.parquet", drive_bytes=1 << 20, submit_ns=np.arange(50) * 100_000)
