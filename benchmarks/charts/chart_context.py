@@ -133,7 +133,7 @@ def ranking(context: ChartContext, id_: str, title: str, axis: Axis, parts: Sequ
             notes: Sequence[str] = ()) -> Chart | None:
     """Drives by a figure, a dot for each part. parts: (name, path of the figure or a function of a drive that gives
     it). The value of part number `order_part` orders the drives, or that at order_path(drive). text_of: the text at the
-    right of a drive; its values if None.
+    right of a drive; its values if None. Drives with an invalid test are the last, without a rank.
 
     None if no drive has any part and no row gives a reason.
     """
@@ -146,11 +146,13 @@ def ranking(context: ChartContext, id_: str, title: str, axis: Axis, parts: Sequ
             by_drive[drive.key] = present
             orders[drive.key] = drive.value(*order_path(drive)) if order_path else values[order_part]
     is_higher_better = figure.better == "higher"
-    ranks = ranks_of(orders, is_higher_better)
+    invalid = {drive.key for drive in context.drives if drive.verdict["level"] == "invalid"}
+    ranked_orders = {key: value for key, value in orders.items() if key not in invalid}
+    ranks = ranks_of(ranked_orders, is_higher_better)
     by_value = best_first({key: value.value for key, value in orders.items()}, is_higher_better)
     order = sorted([*by_value, *(key for key in orders if key not in by_value)],
                    key=lambda key: ranks.get(key, len(orders) + 1))
-    has_intervals = all(value.low is not None for value in orders.values())
+    has_intervals = all(value.low is not None for value in ranked_orders.values())
     texts = {drive.key: text_of(drive) if text_of else _joined(
                  [figure.value_unit.text(value.value) for _, value in by_drive[drive.key]]) for drive in context.drives
              if drive.key in by_drive}

@@ -226,6 +226,17 @@ def test_the_best_drive_stands_first_everywhere(pages):
         assert sorted(places, key=places.get)[0] in ("Drive 20", "Drive 19"), (kind, first.id)
 
 
+def test_a_drive_with_an_invalid_test_stands_last(documents):
+    document = json.loads(json.dumps(fleet(documents["depths"], 3)))
+    for test in document["tests"]:
+        if test["entry"] == "Drive 03":  # made the fastest
+            test["verdict"] = {**test["verdict"], "level": "invalid"}
+    page = page_of(document)
+    first = next(one for one in charts(page) if one.spec and "step" in str(one.spec.get("height")))
+    places = {row["entry"]: row["order"] for row in data(first.spec)}
+    assert sorted(places, key=places.get) == ["Drive 02", "Drive 01", "Drive 03"]
+
+
 def test_slowdown_runs_from_reads_alone_to_reads_beside_the_writer(documents, pages):
     one = chart(pages["mixed-burst", 1], "slowdown")
     figures = documents["mixed-burst"]["figures"]["states"]["client"]
