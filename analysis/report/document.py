@@ -123,7 +123,7 @@ def comparison(measured: list[Measured], drop_invalid: bool = False,
     dropped_runs = [{"path": str(run.path), "label": label(run), "verdict": verdict} for run, verdict in dropped]
     if dropped:
         notes.append(f"{len(dropped)} invalid {'run' if len(dropped) == 1 else 'runs'} left out: " + ", ".join(
-            f"{run.path} ({reasons[0]['text']})" if (reasons := verdict["reasons"]) else str(run.path)
+            f"{run.path} ({verdict['reasons'][0]['text']})" if verdict["reasons"] else str(run.path)
             for run, verdict in dropped))
     content = {"notes": notes, "dropped_runs": dropped_runs, "sections": [section.document for section in built]}
     return _document("compare", measured, content), built
