@@ -129,6 +129,8 @@ def check(document: dict[str, Any], conditions: list[Condition], base: str | Non
     bases = [section.get("base", drives[0].label) for section, (_, drives) in
              zip(document.get("sections", [{}]), sections, strict=True)]
     left_out = [section.get("left_out", ()) for section in document.get("sections", [{}])]
+    # Sections all of whose runs are.
+    gone_sections = [(section["title"], section["left_out"]) for section in document.get("left_out", ())]
     labels = [drive.label for _, drives in sections for drive in drives]
     if base is not None and base not in labels:
         raise UsageError(f"--base {base!r} is none of these drives",
@@ -137,7 +139,8 @@ def check(document: dict[str, Any], conditions: list[Condition], base: str | Non
     for condition in conditions:
         if condition.metric == RELATIVE_PERFORMANCE:
             outcomes += _on_relative(condition, document, sections, base or bases[0], scores,
-                                     [label for gone in left_out for label in gone])
+                                     [label for gone in (*left_out, *(gone for _, gone in gone_sections))
+                                      for label in gone])
             continue
         for (title, drives), first_label, gone in zip(sections, bases, left_out, strict=True):
             first = next((drive for drive in drives if drive.label == (base or first_label)), None)
@@ -155,9 +158,14 @@ def check(document: dict[str, Any], conditions: list[Condition], base: str | Non
                                         "two labels"))
             else:
                 outcomes += [_on_change(condition, title, metric, first, drive) for drive in compared_drives]
-            outcomes += [Outcome(condition.text, title, metric, None, label, UNKNOWN,
-                                 why=f"{label} has no run{_LEFT_OUT}") for label in gone]
+            outcomes += [_left_out(condition, title, metric, label) for label in gone]
+        outcomes += [_left_out(condition, title, condition.metric, label)
+                     for title, gone in gone_sections for label in gone]
     return outcomes
+
+
+def _left_out(condition: Condition, title: str, metric: str, label: str) -> Outcome:
+    return Outcome(condition.text, title, metric, None, label, UNKNOWN, why=f"{label} has no run{_LEFT_OUT}")
 
 
 def exit_code(outcomes: list[Outcome]) -> int:

@@ -125,7 +125,11 @@ def comparison(measured: list[Measured], drop_invalid: bool = False,
         notes.append(f"{len(dropped)} invalid {'run' if len(dropped) == 1 else 'runs'} left out: " + ", ".join(
             f"{run.path} ({verdict['reasons'][0]['text']})" if verdict["reasons"] else str(run.path)
             for run, verdict in dropped))
-    content = {"notes": notes, "dropped_runs": dropped_runs, "sections": [section.document for section in built]}
+    gone = grouped((_section_key(run), run) for run, _ in dropped if _section_key(run) not in sections)
+    left_out = [{"title": pace_title(runs[0]), "left_out": list(dict.fromkeys(map(label, runs)))}
+                for runs in gone.values()]
+    content = {"notes": notes, "dropped_runs": dropped_runs, "left_out": left_out,
+               "sections": [section.document for section in built]}
     return _document("compare", measured, content), built
 
 

@@ -143,6 +143,15 @@ def test_a_drive_whose_runs_are_all_left_out_never_passes(tmp_path, invalid, con
     assert any(outcome.new == invalid or "left out" in outcome.why for outcome in outcomes)
 
 
+def test_a_pace_whose_runs_are_all_left_out_never_passes(tmp_path):
+    runs = [write_run(tmp_path / f"{label}{cap_ns}", label, cap_ns=cap_ns, seconds=3,
+                      verdict="invalid" if cap_ns else "valid")
+            for cap_ns in (None, 5 * MS) for label in ("old", "new")]
+    outcomes = conditions.check(present.compare(runs, drop_invalid=True), [conditions.parse("read_wait > +10%")])
+    assert [(outcome.new, outcome.status) for outcome in outcomes] == [
+        ("new", "not met"), ("old", "unknown"), ("new", "unknown")]
+
+
 def test_conditions_on_failed_ios_are_decided_before_the_verdict():
     """I/Os that failed make a run invalid, so the condition could otherwise never be met."""
     base, new = entry("base", EVEN), entry("new", EVEN, level="invalid")
