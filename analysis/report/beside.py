@@ -41,7 +41,7 @@ def measure_of(entry: Document) -> Metric:
 
 def over_phases(entry: Document, beside: float, alone: float | None) -> float:
     """A time beside the background as the mean over its phases that were simulated; else that of the run's phase."""
-    mean = geometric_mean(_phases(entry))
+    mean = geometric_mean(phases_of(entry))
     return beside if alone is None or mean is None else alone * mean
 
 
@@ -91,7 +91,7 @@ def slowdown_words(entry: Document) -> str:
     if value is None:
         return "no slowdown stated"
     low, high = figure.get("low") or figure.get("smallest"), figure.get("high") or figure.get("largest")
-    if phases := _phases(entry):
+    if phases := phases_of(entry):
         low, high = min(phases), max(phases)
         return f"{_change(value)}, {_range(low, high)} over {len(phases)} phases of the background"
     return _change(value) + (f", {_range(low, high)} over {pairs} pairs" if low is not None and pairs > 1 else "")
@@ -113,7 +113,7 @@ def _mean(entry: Document, metric: Metric) -> float | None:
     return geometric_mean(numbers) if numbers and len(numbers) == len(values) else None
 
 
-def _phases(entry: Document) -> list[float]:
+def phases_of(entry: Document) -> list[float]:
     """Slowdowns at the phases of the background that were simulated."""
     ratios: list[float] = []
     for run in entry["runs"]:

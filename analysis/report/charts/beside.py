@@ -10,7 +10,14 @@ from blkreel.analysis.charts.spec import Axis, Datum
 from blkreel.analysis.metrics.definitions.headline import ALONE, BACKGROUND_REACHED, SLOWDOWN_BY_WRITES
 from blkreel.analysis.metrics.definitions.metric import Metric
 from blkreel.analysis.report.answer import noun, usable
-from blkreel.analysis.report.beside import measure_of, of_entry, over_phases, slowdown_words, without_slowdown
+from blkreel.analysis.report.beside import (
+    measure_of,
+    of_entry,
+    over_phases,
+    phases_of,
+    slowdown_words,
+    without_slowdown,
+)
 from blkreel.analysis.report.commands import path_of
 from blkreel.analysis.stats.ranking import ENOUGH_RUNS
 from blkreel.traces.format.metadata_types import Run
@@ -37,6 +44,9 @@ def beside(entries: Sequence[Datum], id_: str) -> Chart | None:
     absent = [entry["label"] for entry in entries if entry["label"] not in {bar.entry for bar in bars}]
     notes = [f"Without a value: {', '.join(absent)}."] if absent else []
     notes += [f"{entry['label']}: {why}." for entry in ordered if (why := without_slowdown(entry))]
+    if any(phases_of(entry) for entry in ordered):
+        notes.append("Beside the background: mean over the phases of it that were simulated. Times elsewhere are of "
+                     "the first phase.")
     return Chart(id_, title, _table(with_background, measure, alone, title),
                  bar_rows(f"{title} by drive, the least first", bars, style, Axis(what, "ns", "linear")), "lower", text,
                  tuple(notes))

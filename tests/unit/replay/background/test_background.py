@@ -385,8 +385,10 @@ def test_a_simulated_drive_is_replayed_at_five_phases(blkreel, tmp_path, trace):
     assert "over 5 phases of the background" in " ".join(result.stdout.split())
     (entry,) = present.compare([tmp_path / "run"])["sections"][0]["entries"]
     assert entry["headline"]["slowdown_by_writes"]["value"] == pytest.approx(mean, rel=1e-6)
-    (row,) = beside_chart([entry], "beside").table.rows
+    chart = beside_chart([entry], "beside")
+    (row,) = chart.table.rows
     assert row.values["beside"] == pytest.approx(row.values["alone"] * mean, rel=1e-6)
+    assert any("Times elsewhere are of the first phase." in note for note in chart.notes)
     figures_of_none = {**entry["figures"], "run": {**entry["figures"]["run"], "background_reached": 0}}
     assert "the background reached 0 % of its rate" in beside_sentence({**entry, "figures": figures_of_none})
     withheld = {**entry["verdict"], "withheld": ["read_wait"]}
