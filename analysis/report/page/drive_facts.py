@@ -32,9 +32,10 @@ def entries_of(sections: list[Document], leads: dict[str, tuple[int | None, int]
     built = []
     for label, entries in by_label.items():
         rank, place = leads.get(label, (None, None))
+        why = "a run is invalid" if entries[0]["verdict"]["level"] == "invalid" else f"n={entries[0]['n']}"
         built.append(Entry(label, {name: value for name, value in facts[label].items() if value},
                            _verdict(entries, titles[label]), rank, label == highlight, place,
-                           f"n={entries[0]['n']}" if place and not rank else ""))
+                           why if place and not rank else ""))
     return tuple(sorted(built, key=lambda entry: entry.place or len(built) + 1))
 
 

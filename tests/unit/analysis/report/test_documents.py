@@ -20,6 +20,7 @@ from blkreel.analysis.metrics.measure import Measured
 from blkreel.analysis.report import answer, columns, document, present
 from blkreel.analysis.report.charts.ranking import ranking
 from blkreel.analysis.report.page import method
+from blkreel.analysis.report.page.drive_facts import entries_of
 from blkreel.common import units
 from blkreel.common.emulated import use_between
 from blkreel.common.errors import BlkreelError, UsageError
@@ -115,6 +116,9 @@ def test_a_drive_with_an_invalid_run_takes_no_rank(tmp_path):
     chart = ranking("read-wait", section["entries"], READ_WAIT)
     assert [(row.values["drive"], row.values["rank"]) for row in chart.table.rows] == [
         ("Drive B", 1), ("Drive C", 2), ("Drive A", None)]
+    places = {"Drive B": (1, 1), "Drive C": (2, 2), "Drive A": (None, 3)}
+    assert [(drive.key, drive.why) for drive in entries_of([section], places, None)] == [
+        ("Drive B", ""), ("Drive C", ""), ("Drive A", "a run is invalid")]
 
 
 def test_repetitions_are_pooled_and_shown_as_one_entry(tmp_path):
