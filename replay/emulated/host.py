@@ -17,6 +17,8 @@ class HostCounter:
 
     def __init__(self, pid: int, proc: Path = Path("/proc"), reported: Path = _REPORTED):
         self._pid, self._proc, self._reported = pid, proc, reported
+        self._thread_waited_ns: dict[str, int] = {}
+        self._waited_so_far_ns = 0
         self._begin = self._now()
 
     def counts(self) -> HostCounts:
@@ -29,9 +31,14 @@ class HostCounter:
         return {"waited_ns": self._waited_ns(), "stolen_ns": self._stolen_ns(), "reported_kib": self._reported_kib()}
 
     def _waited_ns(self) -> int | None:
-        """The second field of schedstat: time on a run queue."""
-        fields = [text_in(task / "schedstat").split() for task in (self._proc / f"{self._pid}/task").glob("*")]
-        return sum(int(field[1]) for field in fields if len(field) == 3) if fields else None
+        """The second field of schedstat, time on a run queue. A thread that ends takes its own with it."""
+        for task in (self._proc / f"{self._pid}/task").glob("*"):
+            fields = text_in(task / "schedstat").split()
+            if len(fields) == 3:
+                waited_ns = int(fields[1])
+                self._waited_so_far_ns += max(0, waited_ns - self._thread_waited_ns.get(task.name, 0))
+                self._thread_waited_ns[task.name] = waited_ns
+        return self._waited_so_far_ns if self._thread_waited_ns else None
 
     def _stolen_ns(self) -> int | None:
         words = text_in(self._proc / "stat").partition("\n")[0].split()

@@ -61,6 +61,9 @@ def test_counts_since_the_start(tmp_path):
     write(tmp_path / "stat", "cpu 1 2 3 4 5 6 7 108 9 10\n")
     write(tmp_path / "reported_kib", "5000\n")
     assert counter.counts() == {"waited_ns": 40, "stolen_ns": 1_000_000_000, "reported_kib": 4000}
+    (tmp_path / "7/task/7/schedstat").unlink()  # a thread that ended
+    write(tmp_path / "7/task/9/schedstat", "1 5 3\n")
+    assert counter.counts()["waited_ns"] == 45
 
 
 def test_missing_counts_are_none(tmp_path):
