@@ -185,7 +185,9 @@ def ended_early(end: Totals) -> str | None:
     """The reason why the rows end before the capture was stopped."""
     code = end.get("write_error")
     if code is None:
-        return None
+        # A removed drive ends the helper, too, and has a message of its own.
+        is_signal = end.get("ended_by_signal") and not any(drive.get("gone") for drive in end["drives"])
+        return "the capture ended early, because its helper got a signal from another program" if is_signal else None
     return (f"the capture ended early, because its rows could not be written ({os.strerror(code)}): "
             f"{end.get('unwritten_rows', 0):,} I/Os of its end are missing")
 

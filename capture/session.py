@@ -164,7 +164,11 @@ class _Session:
                 raise
             self.monitor.begun()
             self._watch(source)
+            ended_by_itself = source.end is not None
             source.stop()
+            # A service that is stopped signals both processes: this one has noticed it by now.
+            if ended_by_itself and source.end and not self.interrupted:
+                source.end["ended_by_signal"] = True
             self._show_live(last=True)
             self.monitor.over()
             if self.workload and self.workload.exit_code is None:

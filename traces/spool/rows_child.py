@@ -81,6 +81,7 @@ class Totals(TypedDict):
     bytes: list[int]
     unwritten_rows: NotRequired[int]
     write_error: NotRequired[int]
+    ended_by_signal: NotRequired[bool]
     epoch_ns: NotRequired[int]
     stream: NotRequired[Stream]
 

@@ -61,6 +61,22 @@ def test_a_signal_ends_a_capture_well(started, loop_drive, tmp_path, number):
     assert not (tmp_path / ".t.parquet.spool").exists()
 
 
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_to_the_helper_alone_ends_a_capture_early(started, blkreel, loop_drive, tmp_path, number):
+    """It was complete and valid, with exit code 0, though the command went on."""
+    drive = loop_drive()
+    os.mkfifo(tmp_path / "go")
+    process = started(drive, "--", "sh", "-c", READ.format(drive=drive, count=100) + f"; read x <{tmp_path}/go")
+    wait_until(lambda: len(rows_on_disk(tmp_path / "t.parquet")) >= 100, process)
+    helper = subprocess.run(["pgrep", "-P", str(process.pid), "-x", "blkreel-capture"], capture_output=True, text=True)
+    os.kill(int(helper.stdout), number)
+    wait_until(lambda: not Path(f"/proc/{int(helper.stdout)}").exists(), process)
+    (tmp_path / "go").write_text("\n")
+    _, stderr = process.communicate(timeout=300)
+    assert process.returncode == 3 and "ended early, because its helper got a signal" in stderr, stderr
+    assert "its helper got a signal" in blkreel("check", tmp_path / "t.parquet", code=3).stderr
+
+
 def test_ctrl_c_reaches_the_command_and_keeps_the_trace(started, loop_drive, tmp_path):
     drive = loop_drive()
     process = started(drive, "--", "sh", "-c", READ.format(drive=drive, count=100) + "; exec sleep 1000")
