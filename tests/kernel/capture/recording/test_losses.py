@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from blkreel.capture.helper import Helper
+from blkreel.common.units import counted
 from blkreel.traces.format.reader import open_trace
 from blkreel.traces.format.schema import TRACE_SCHEMA
 from blkreel.traces.spool.spool import Spool
@@ -41,7 +42,7 @@ def test_a_reader_that_stops_costs_counted_events(blkreel, loop_drive, program, 
     assert f"{lost['total']:,}" in blkreel("info", trace).stdout
     page = tmp_path / "report.html"
     blkreel("report", trace, "-o", page, check=False)
-    assert f"the capture lost {lost['total']:,} events" in page.read_text()
+    assert f"the capture lost {counted(lost['total'], 'event')}" in page.read_text()
 
 
 def drive_counts(drive):

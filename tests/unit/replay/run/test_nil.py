@@ -11,6 +11,7 @@ from small_trace import new_trace
 from tree import APP_START
 
 from blkreel.common.errors import UsageError
+from blkreel.common.units import counted
 from blkreel.traces.format.check import check_order
 from blkreel.traces.format.reader import open_trace
 from blkreel.traces.format.schema import FLAGS, OPS, WRITE_FLAGS
@@ -84,7 +85,7 @@ def test_what_a_background_writes_without_its_hint_is_said(blkreel, tmp_path):
     # A disk that others write to may complete no whole pass.
     assert run["altered"]["write_hint"] >= max(1, 5 * run["altered"].get("atomic", 0) - 5)
     texts = [reason["text"] for reason in run["verdict"]["reasons"]]
-    assert f"{run['altered']['write_hint']:,} I/Os altered: write_hint" in texts and run["write_flags"] == {}
+    assert f"{counted(run['altered']['write_hint'], 'I/O')} altered: write_hint" in texts and run["write_flags"] == {}
     assert "issued" not in blkreel(*arguments, "--on", "nil:8MiB", "-o", tmp_path / "nil", check=False).stderr
 
 
