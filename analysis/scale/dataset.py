@@ -12,12 +12,12 @@ from blkreel.common.files.output_lock import OutputInUse, refuse_in_use, spool_o
 from blkreel.common.files.storage_url import Location, StorageUrl, parse_location
 from blkreel.traces.format.footer import refuse_unfinished
 from blkreel.traces.format.overrides import FILE as OVERRIDES
-from blkreel.traces.format.reader import BASELINE, CATALOG, RUN_RECORDS, TEST
+from blkreel.traces.format.reader import BASELINE, CATALOG, LATENCY_LOG, RUN_RECORDS, TEST
 from blkreel.traces.telemetry.file import FILE as TELEMETRY
 
 _PATTERN = re.compile(r"[*?\[]")
 _SUFFIX = ".parquet"
-_BESIDE_RECORDS = {BASELINE, TELEMETRY, OVERRIDES, "latency-log.json"}
+_BESIDE_RECORDS = {BASELINE, TELEMETRY, OVERRIDES, LATENCY_LOG}
 
 
 @dataclass

@@ -8,7 +8,7 @@ from blkreel.common.errors import BlkreelError, OutputExists, TraceError, os_err
 from blkreel.common.files.output_lock import lock_directory, refuse_in_use, spool_of
 from blkreel.common.files.safe_files import directory_at, make_directory, refuse_missing_directory, remove_directory
 from blkreel.traces.format.overrides import FILE as OVERRIDES
-from blkreel.traces.format.reader import BASELINE, RUN_RECORDS, open_trace
+from blkreel.traces.format.reader import BASELINE, LATENCY_LOG, RUN_RECORDS, open_trace
 from blkreel.traces.spool.spool import LAYOUT as SPOOL_LAYOUT
 from blkreel.traces.telemetry.file import FILE as TELEMETRY
 
@@ -17,7 +17,6 @@ from blkreel.traces.telemetry.file import FILE as TELEMETRY
 LAYOUT: dict[str, Any] = {RUN_RECORDS: None, TELEMETRY: None, OVERRIDES: None, f".{TELEMETRY}.spool": None,
           f".{RUN_RECORDS}.spool": SPOOL_LAYOUT, f".{RUN_RECORDS}.*": None, f".{TELEMETRY}.*.tmp": None,
           f".{OVERRIDES}.*.tmp": None}
-LATENCY_LOG = "latency-log.json"  # of the drives, by themselves
 LAYOUT |= {LATENCY_LOG: None, f".{LATENCY_LOG}.*.tmp": None}
 LAYOUT[BASELINE] = dict(LAYOUT)
 

@@ -51,12 +51,12 @@ from blkreel.replay.simulated.state import SimulatedState
 from blkreel.replay.streams.rules import ranges
 from blkreel.replay.telemetry.options import TelemetryOptions
 from blkreel.replay.telemetry.recorder import Recorder
-from blkreel.traces.format.reader import BASELINE
+from blkreel.traces.format.reader import BASELINE, LATENCY_LOG
 from blkreel.traces.format.schema import COMPRESSED_RUN_SCHEMA, HINTS, OPS, RUN_SCHEMA
 from blkreel.traces.spool.spool import Spool
 
 from .account import RunAccount, baseline_account
-from .directory import LATENCY_LOG, LAYOUT, RunDirectory
+from .directory import LAYOUT, RunDirectory
 from .drive import RunDrive
 from .environment import environment, uses_page_cache
 from .records import IoChecksum, PrefixChecksum, RunRecords, foreground_of

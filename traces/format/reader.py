@@ -23,6 +23,7 @@ from .trace import Trace, damaged
 
 RUN_RECORDS = "records.parquet"
 BASELINE = "baseline"  # in the directory of a run: the run without the writes or the background
+LATENCY_LOG = "latency-log.json"  # of the drives of a run, by themselves
 TEST = "test.json"
 CATALOG = "catalog.json"
 
