@@ -8,9 +8,10 @@ import numpy as np
 from blkreel.common.command_line import command_line
 from blkreel.common.errors import TraceError, UsageError
 from blkreel.common.units import counted
+from blkreel.common.verdict import UNSEEN_LIMIT
 
 from .integrity import KEY, disagreement
-from .metadata_types import layers_of
+from .metadata_types import lacks, layers_of, missing_ios
 from .reader import how_to_repair
 from .schema import (
     FLAGS,
@@ -65,10 +66,12 @@ def check(trace: Trace) -> Findings:
         findings.errors.append(f"changed after it was written: {changed}")
     problems: dict[str, _Problem] = {}
     last_submit_ns: int | None = None
+    unseen = 0
     complete_ns = np.empty(0, np.int64)  # of the latest rows; -1: unknown
     for batch in trace.batches():
         columns = {name: batch[name].to_numpy() for name in batch.schema.names}
         latency_ns = columns["latency_ns"]
+        unseen += int((latency_ns < 0).sum())
         complete_ns = np.concatenate([complete_ns[-_LOOK_BACK:],
                                       np.where(latency_ns < 0, -1, columns["submit_ns"] + latency_ns)])
         for text, wrong in (*wrong_rows(columns, trace.metadata, last_submit_ns, findings.rows),
@@ -83,7 +86,7 @@ def check(trace: Trace) -> Findings:
         findings.errors.append(error)
         if text not in _REPAIRABLE:
             findings.beyond_repair.append(error)
-    findings.warnings += _incompleteness(trace.metadata)
+    findings.warnings += _incompleteness(trace.metadata, unseen, findings.rows)
     return findings
 
 
@@ -161,21 +164,24 @@ def _known_flags(metadata: Metadata) -> int:
     return bits
 
 
-def _incompleteness(metadata: Metadata) -> list[str]:
+def _incompleteness(metadata: Metadata, unseen: int, rows: int) -> list[str]:
+    """What the verdict of a report holds against the recording too. unseen: rows without a completion."""
     warnings = []
     lost = (metadata.get("lost") or {"total": 0})["total"]
     if lost is None:
         warnings.append("the number of lost events is unknown: the source does not count them")
     elif lost:
         warnings.append(f"{counted(lost, 'event')} lost while capturing")
-    if metadata.get("unmatched"):
-        warnings.append(f"{metadata['unmatched']:,} completions had no matching submission")
+    warnings += missing_ios(metadata)
+    if unseen > UNSEEN_LIMIT * rows and not (metadata.get("ledger") or {}).get("reused"):  # which has a warning
+        source = " (its source records none)" if lacks(metadata, "latency") else ""
+        warnings.append(f"{unseen:,} of {counted(rows, 'I/O')} without a completion{source}")
     if metadata.get("import_warnings"):
         warnings += metadata["import_warnings"]
     run = metadata.get("run") or {}
     if run.get("partial"):
         warnings.append(f"a partial run: {run['partial']}")
-    return warnings
+    return list(dict.fromkeys(warnings))  # a capture warns of what its ledger lacks, too
 
 
 def check_order(trace: Trace) -> None:

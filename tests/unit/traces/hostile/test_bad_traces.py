@@ -175,7 +175,15 @@ def test_an_extent_past_the_end_of_its_device_is_named_without_a_sum_that_wraps(
     assert errors == ["1 row: reaches past the end of its device (first at row 1)"]
 
 
-def test_a_number_of_lost_events_that_is_unknown_is_a_warning(tmp_path):
-    path = new_trace(tmp_path / "t.parquet", {"lost": {"total": None, "per_cpu": {}, "intervals": []}}, submit_ns=[0])
-    assert check(open_trace(path)).warnings == [
-        "the number of lost events is unknown: the source does not count them"]
+@pytest.mark.parametrize(("metadata", "latency_ns", "warning"), [
+    ({"lost": {"total": None, "per_cpu": {}, "intervals": []}}, 1, "the number of lost events is unknown: the source "
+     "does not count them"),
+    ({}, -1, "1 of 1 I/O without a completion"),
+    ({"source_lacks": ["latency"]}, -1, "1 of 1 I/O without a completion (its source records none)"),
+    ({"ledger": {"missing": ["the helper was ended"]}, "import_warnings": ["the helper was ended"]}, 1,
+     "the helper was ended"),
+    ({"ledger": {"reused": 1}, "import_warnings": ["no latency for 1 I/O"]}, -1, "no latency for 1 I/O"),
+])
+def test_a_recording_that_is_not_whole_has_a_warning(tmp_path, metadata, latency_ns, warning):
+    path = new_trace(tmp_path / "t.parquet", metadata, submit_ns=[0], latency_ns=[latency_ns])
+    assert check(open_trace(path)).warnings == [warning]
