@@ -59,10 +59,14 @@ class GroupLimit:
     def words(self) -> str:
         """`limited by its control group from 12 s on, 200 read IOPS`."""
         since = duration(round(self.since_ns, -8)) if self.since_ns else "the start"
-        rates = [f"{f'{limit:,}' if key.endswith('iops') else digits(limit / 1e6)} "
-                 f"{'read' if key.startswith('r') else 'write'} {'IOPS' if key.endswith('iops') else 'MB/s'}"
-                 for key, limit in self.limits.items()]
-        return f"limited by its control group from {since} on, {', '.join(rates)}"
+        return f"limited by its control group from {since} on, {group_limit_words(self.limits)}"
+
+
+def group_limit_words(io_max: Mapping[str, int]) -> str:
+    """`200 read IOPS, 50.0 write MB/s`."""
+    return ", ".join(f"{f'{limit:,}' if key.endswith('iops') else digits(limit / 1e6)} "
+                     f"{'read' if key.startswith('r') else 'write'} {'IOPS' if key.endswith('iops') else 'MB/s'}"
+                     for key, limit in io_max.items())
 
 
 @dataclass(frozen=True)

@@ -1,12 +1,14 @@
 """The verdict on a test: the worst verdict of its runs, with each reason once."""
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
 
+from blkreel.analysis.metrics.provider_limit import group_limit_words
 from blkreel.analysis.report.verdict import verdict
 from blkreel.analysis.stats.ranking import ENOUGH_RUNS
 from blkreel.common.units import counted
-from blkreel.common.verdict import Note, Reason, Verdict, judged, step_reason
+from blkreel.common.verdict import Note, Reason, Verdict, judged, reason, step_reason
 from blkreel.traces.format.metadata_types import Run
 
 from .directory import Runs, Test
@@ -19,7 +21,7 @@ _MAX_NAMES = 3
 def verdict_of(test: Test, runs: Runs, content: Content) -> Verdict:
     """Reasons of the test as a whole, of the report, and of the runs."""
     reasons = [*_of_test(test, runs), *content.reasons]
-    of_runs, notes = _of_runs(runs, {reason["text"] for reason in reasons})
+    of_runs, notes = _of_runs(runs, {of_test["text"] for of_test in reasons})
     return judged([*reasons, *of_runs], notes=notes)
 
 
@@ -58,9 +60,9 @@ def _of_runs(runs: Runs, known_texts: set[str]) -> tuple[list[Reason], list[Note
     for step_id, metadata in runs.metadata.items():
         metrics = {"all": {"error_ops": Run.of(metadata).error_ops}, "writer": {"state": "none"}}
         judged_run = verdict(metadata, metrics)
-        for reason in judged_run["reasons"]:
-            key = (reason["code"], reason["level"], _NUMBER.sub("#", reason["text"]))
-            merged.setdefault(key, []).append((reason, step_id))
+        for given in (*judged_run["reasons"], *_of_group(metadata)):
+            key = (given["code"], given["level"], _NUMBER.sub("#", given["text"]))
+            merged.setdefault(key, []).append((given, step_id))
         notes |= {note["text"]: note for note in judged_run["notes"]}
     titles = {step.id: step.title for step in runs.test.steps}
     reasons: list[Reason] = []
@@ -69,7 +71,7 @@ def _of_runs(runs: Runs, known_texts: set[str]) -> tuple[list[Reason], list[Note
         text = first["text"]
         if text in known_texts:
             continue
-        if len({reason["text"] for reason, _ in group}) > 1:
+        if len({given["text"] for given, _ in group}) > 1:
             text += ", and similar"
         if len(steps) == len(runs.metadata) > 1:
             text += " (all steps)"
@@ -78,6 +80,14 @@ def _of_runs(runs: Runs, known_texts: set[str]) -> tuple[list[Reason], list[Note
             text += f" ({count}{_names([titles[step_id] for step_id in steps])})"
         reasons.append({**first, "text": text, "steps": steps})
     return reasons, list(notes.values())
+
+
+def _of_group(metadata: Mapping[str, Any]) -> Iterator[Reason]:
+    """A benchmark asks for what the drive can do, so that a limit counts whether or not its runs show it."""
+    for device in metadata.get("devices") or []:
+        if io_max := device.get("io_max"):
+            yield reason("io_max", "qualified",
+                         f"its control group limits the drive to {group_limit_words(io_max)}")
 
 
 def _names(titles: Sequence[str]) -> str:

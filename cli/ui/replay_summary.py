@@ -260,7 +260,7 @@ def telemetry_line(telemetry: Telemetry) -> str:
         parts.append(f"drive temperature {temperature.start:.0f} C at start, {temperature.end:.0f} C at end, "
                      f"max {temperature.max:.0f} C")
     if power := telemetry.power:
-        gaps = f", {power.gaps:,} gaps" if power.gaps else ""
+        gaps = f", {counted(power.gaps, 'gap')}" if power.gaps else ""
         parts.append(f"{power.average_w:.4g} W on average, {power.energy_j:.4g} J in "
                      f"{format_ns(power.covered_ns)} ({power.meter}{gaps})")
     return "; ".join(parts)

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Mapping
 
-from blkreel.common.units import format_ns, format_share
+from blkreel.common.units import counted, format_ns, format_share
 from blkreel.common.verdict import Note, Reason, note, reason
 from blkreel.replay.telemetry.sensors.smart_formats import TEMPERATURE_WARNING
 from blkreel.traces.format.metadata_types import DriveTelemetry, PcieLink, Telemetry
@@ -73,7 +73,7 @@ def power(telemetry: Telemetry, wall_ns: int) -> tuple[list[Reason], list[Note]]
         return [], []
     return [reason(_NO_POWER, "qualified",
                    f"power not measured for {format_ns(wall_ns - account.covered_ns)} of the run, "
-                   f"{format_share(missed)} (limit {UNMEASURED_SHARE * 100:g} %), in {account.gaps:,} gaps", None,
+                   f"{format_share(missed)} (limit {UNMEASURED_SHARE * 100:g} %), in {counted(account.gaps, 'gap')}", None,
                    missed, UNMEASURED_SHARE)], []
 
 

@@ -13,6 +13,7 @@ from pathlib import Path
 import numpy as np
 
 from blkreel.common.errors import BlkreelError, UsageError, os_errors
+from blkreel.common.units import counted
 
 from .samples import UNIX_SINCE_S, ClockPairs, PowerSamples, cleaned
 
@@ -69,7 +70,7 @@ class PowerLog:
             watts.append(power * factor)
         if not seconds:
             raise self._no_sample()
-        notes = [f"{invalid:,} lines without a time and watts left out"] if invalid else []
+        notes = [f"{counted(invalid, 'line')} without a time and watts left out"] if invalid else []
         absolute = np.array(seconds) >= UNIX_SINCE_S
         if self.of_several_runs and not absolute[0]:
             raise self._relative_times()

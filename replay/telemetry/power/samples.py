@@ -7,7 +7,7 @@ import numpy as np
 import numpy.typing as npt
 
 from blkreel.common.errors import BlkreelError
-from blkreel.common.units import format_ns
+from blkreel.common.units import counted, format_ns
 
 UNIX_SINCE_S = 1e9  # 2001; no uptime is that long (31 years)
 GAP_INTERVALS = 5.0  # a gap is longer than this many median intervals (D)
@@ -102,9 +102,9 @@ def cleaned(time_ns: npt.ArrayLike, watts: npt.ArrayLike, notes: Sequence[str] =
     time_ns, watts, early, duplicates = in_order(time_ns, watts)
     notes = list(notes)
     if early:
-        notes.append(f"{early:,} samples out of order, sorted")
+        notes.append(f"{counted(early, 'sample')} out of order, sorted")
     if duplicates:
-        notes.append(f"{duplicates:,} samples at one time with another; the last of each counts")
+        notes.append(f"{counted(duplicates, 'sample')} at one time with another; the last of each counts")
     return PowerSamples(time_ns, watts, gaps_of(time_ns), notes)
 
 

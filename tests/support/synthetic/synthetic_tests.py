@@ -41,16 +41,17 @@ def both(*parts):
 
 
 def write_step(directory, rows, *, streams=(), power=None, temperature=None, verdict=None, power_rate_hz=1.0,
-               power_gaps=(), power_missing=None, withheld=(), **run):
-    """The run of one step. power, temperature: (time_ns, value). verdict: reasons, and withheld metrics. run: more of
-    its account."""
+               power_gaps=(), power_missing=None, withheld=(), io_max=None, **run):
+    """The run of one step. power, temperature: (time_ns, value). verdict: reasons, and withheld metrics. io_max: limits
+    of its control group. run: more of its account."""
     directory.mkdir(parents=True)
     reasons = list(verdict or [])
     level = "invalid" if any(each["level"] == "invalid" for each in reasons) else "qualified" if reasons else "valid"
     count = len(rows["submit_ns"])
     with TraceWriter(directory / "records.parquet", RUN_SCHEMA) as writer:
         writer.write(rows)
-        writer.close({"devices": [DRIVE], "clock": "monotonic", "epoch_ns": 0, "threads": {}, "run": {
+        writer.close({"devices": [{**DRIVE, "io_max": io_max or {}}], "clock": "monotonic", "epoch_ns": 0,
+                      "threads": {}, "run": {
             "label": "fast drive", "drive": DRIVE, "source": {"path": "a step", "streams": list(streams)},
             "pace": {"name": "depth", "depth": 1}, "idle": {"name": "original", "cap_ns": None, "removed_ns": 0},
             "state": {"name": "full"}, "planned_ops": count, "completed_ops": count, "error_ops": 0, "partial": None,

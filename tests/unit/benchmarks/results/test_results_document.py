@@ -250,6 +250,17 @@ def test_what_the_account_of_a_step_shows_counts_without_a_reason_of_its_own(tmp
     assert texts == ["3 I/Os failed (depth 1)", "partial run: interrupted (depth 2)"]
 
 
+def test_a_limit_of_a_control_group_is_a_reason_against_a_benchmark(tmp_path):
+    """It was valid, and its 250 IOPS those of the drive."""
+    test = sweep(tmp_path)
+    for repeat in range(1, 7):
+        test.step("depth", {"depth": 1, "repeat": repeat}, closed_loop(100, MS),
+                  io_max={"riops": 250, "wbps": 50_000_000})
+    verdict = results_of(test.path)["verdict"]
+    assert [(each["code"], each["level"], each["text"]) for each in verdict["reasons"]] == [
+        ("io_max", "qualified", "its control group limits the drive to 250 read IOPS, 50.0 write MB/s (all steps)")]
+
+
 def test_six_whole_repeats_of_a_clean_test_are_valid(tmp_path):
     test = sweep(tmp_path)
     for repeat in range(1, 7):
