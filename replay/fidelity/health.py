@@ -73,8 +73,8 @@ def power(telemetry: Telemetry, wall_ns: int) -> tuple[list[Reason], list[Note]]
         return [], []
     return [reason(_NO_POWER, "qualified",
                    f"power not measured for {format_ns(wall_ns - account.covered_ns)} of the run, "
-                   f"{format_share(missed)} (limit {UNMEASURED_SHARE * 100:g} %), in {counted(account.gaps, 'gap')}", None,
-                   missed, UNMEASURED_SHARE)], []
+                   f"{format_share(missed)} (limit {UNMEASURED_SHARE * 100:g} %), in {counted(account.gaps, 'gap')}",
+                   None, missed, UNMEASURED_SHARE)], []
 
 
 def _drives(telemetry: Telemetry) -> Iterator[tuple[str, DriveTelemetry]]:
