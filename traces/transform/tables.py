@@ -118,7 +118,8 @@ class Tables:
                 self.devices.append(device)
         for tid, thread in trace.threads.items():
             pid = {"pid": thread["pid"] + add["tid"]} if thread.get("pid") else {}
-            self.threads.setdefault(str(int(tid) + add["tid"] if int(tid) > 0 else int(tid)), {**thread, **pid})
+            key = str(int(tid) + add["tid"] if int(tid) > 0 else int(tid))
+            self.threads[key] = _later_names(self.threads.get(key), {**thread, **pid})
         file_keys = {(file["inode"], file["path"]) for file in self.files}
         for file in trace.metadata.get("files") or []:
             file = {**file, "inode": file["inode"] + add["inode"] if file["inode"] > 0 else file["inode"]}
@@ -234,6 +235,15 @@ def _ios(trace: Trace, begin_ns: int) -> set[tuple[int, ...]]:
 def _names(thread: Mapping[str, Any]) -> set[str]:
     """All names that a thread has had."""
     return {*(thread.get("names") or []), thread.get("comm", "")}
+
+
+def _later_names(known: dict[str, Any] | None, thread: dict[str, Any]) -> dict[str, Any]:
+    """The entry of a thread in two traces: that with names the other lacks is later."""
+    if known is None:
+        return thread
+    names = known.get("names") or []
+    new = [name for name in thread.get("names") or [] if name not in names]
+    return {**thread, "names": [*names, *new]} if new else known
 
 
 def _know_one_mapping(first: Trace, second: Trace) -> bool:

@@ -142,6 +142,18 @@ def test_a_number_that_the_kernel_gave_again_is_another_thread(tmp_path):
     assert rows["tid"][0] == rows["tid"][4]
 
 
+@pytest.mark.parametrize("later_first", [False, True])
+def test_a_thread_that_was_renamed_between_two_captures_has_both_names(tmp_path, later_first):
+    """Its name was that of the trace named first, and the other was lost."""
+    paths = [new_trace(tmp_path / f"{number}.parquet", {
+        "host": "a", "epoch_ns": number * 1000, "clock_pairs": [{"monotonic_ns": 1000, "realtime_ns": 10**18}],
+        "threads": {"7": {"pid": 7, "comm": names[-1], "process": "game", "names": names}}}, submit_ns=[10], tid=[7])
+        for number, names in enumerate((["game"], ["game", "loader"]))]
+    merge([open_trace(path) for path in (reversed(paths) if later_first else paths)], tmp_path / "t.parquet")
+    assert open_trace(tmp_path / "t.parquet").metadata["threads"] == {
+        "7": {"pid": 7, "comm": "loader", "process": "game", "names": ["game", "loader"]}}
+
+
 def test_a_file_that_got_the_number_of_a_deleted_one_is_another_file(tmp_path):
     metadata = {"host": "a", "clock_pairs": [{"monotonic_ns": 1000, "realtime_ns": 10**18}]}
     schema = TRACE_SCHEMA.append(pa.field("inode", pa.int64(), nullable=False))
