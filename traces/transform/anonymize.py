@@ -17,7 +17,7 @@ from blkreel.common.limits import check_state
 from blkreel.traces.format.check import check_order
 from blkreel.traces.format.metadata_types import of_recording
 from blkreel.traces.format.names import KERNEL_NAME
-from blkreel.traces.format.schema import Metadata
+from blkreel.traces.format.schema import OPS, Metadata
 from blkreel.traces.format.trace import Trace
 
 from .carry import WRITER, shortfall
@@ -223,10 +223,12 @@ class RegionPermutation:
         return any((before != after).any() for before, after in self._pieces.values())
 
     def apply(self, columns: dict[str, np.ndarray]) -> np.ndarray:
-        """The new offsets of rows."""
+        """The new offsets of rows, but for operations on a whole drive, which would show where its first region went.
+        """
         offset_bytes = columns["offset_bytes"].copy()
+        has_place = ~np.isin(columns["op"], [OPS["flush"], OPS["zone_reset_all"]])
         for number in np.unique(columns["device"]).tolist():
-            here = columns["device"] == number
+            here = has_place & (columns["device"] == number)
             before, after = self._pieces[number]
             piece = np.searchsorted(before, offset_bytes[here] // self._region_bytes, side="right") - 1
             offset_bytes[here] += (after - before)[piece] * self._region_bytes

@@ -163,6 +163,8 @@ def test_permuted_regions_keep_each_io_and_each_overlap(tmp_path, region_bytes):
     pairs = np.stack([np.concatenate(blocks(before)), np.concatenate(blocks(after))])
     distinct = np.unique(pairs, axis=1).shape[1]
     assert distinct == len(np.unique(pairs[0])) == len(np.unique(pairs[1]))
+    flushes = before["op"] == 2  # of the whole drive
+    assert flushes.any() and (after["offset_bytes"][flushes] == before["offset_bytes"][flushes]).all()
 
 
 def test_a_region_as_large_as_the_drive_moves_nothing_and_says_so(tmp_path):
