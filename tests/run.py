@@ -5,7 +5,7 @@
     python tests/run.py --all                  # also the guests
     python tests/run.py --lanes 1              # one part after the other
 
-Three lanes run side by side; each takes the next part when it is free, so that none is left with two long parts. The
+Four lanes run side by side; each takes the next part when it is free, so that none is left with two long parts. The
 kernel tests mostly wait for drives, and a guest emulates on one processor. Each line of output then begins with the
 name of its part. The output ends with the failed tests of all parts. Parts that still run after LIMIT_SECONDS are
 ended: the output then shows their processes, and where each Python stands.
