@@ -3,6 +3,7 @@
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from blkreel import __version__
 from blkreel.analysis.charts.model import Page
@@ -10,8 +11,6 @@ from blkreel.analysis.compare.second_pass import MOST_ROWS, read_again
 from blkreel.analysis.frames.document import FrameOptions, FrameReport, report_frames
 from blkreel.analysis.metrics.measure import Measured
 from blkreel.analysis.metrics.partials.bursts import DEFAULT_GAP_NS
-from blkreel.analysis.report.page import compare_page, report_page
-from blkreel.analysis.report.page.compare_page import Attached
 from blkreel.analysis.report.page.drive_facts import chosen, models_of
 from blkreel.analysis.scale import Fleet, ReadOptions, measure_fleet
 from blkreel.analysis.scale.fleet import RowProgress
@@ -29,9 +28,12 @@ from .verdict import Document
 from .workloads import answer as answer_of_workloads
 from .workloads import overview_of, overview_of_scores, relative_document
 
+if TYPE_CHECKING:
+    from .page.compare_page import Attached
+
 
 def compare(paths: Sequence[str | Path | StorageUrl], output: Output | None = None, *, view: View | None = None,
-            drop_invalid: bool = False, attached: Sequence[Attached] = (),
+            drop_invalid: bool = False, attached: "Sequence[Attached]" = (),
             edit: Callable[[Page], Page] = lambda page: page) -> Document:
     """The comparison of runs and traces as a document; with `output`, also its page, in the form that `view` names.
 
@@ -47,9 +49,11 @@ def compare(paths: Sequence[str | Path | StorageUrl], output: Output | None = No
 
 def compare_fleet(fleet: Fleet, output: Output | None = None, *, force: bool = False, view: View | None = None,
                   read_options: ReadOptions | None = None, drop_invalid: bool = False,
-                  attached: Sequence[Attached] = (), entry_of: document.EntryOf = document.entry,
+                  attached: "Sequence[Attached]" = (), entry_of: document.EntryOf = document.entry,
                   edit: Callable[[Page], Page] = lambda page: page) -> Document:
     """As compare(), of runs and traces that were measured. entry_of: as of document.comparison()."""
+    from .page import compare_page  # takes 40 ms to load, which the end of each replay needs not
+
     view = view or View()
     read_options = read_options or ReadOptions()
     if not drop_invalid:
@@ -74,10 +78,12 @@ def compare_fleet(fleet: Fleet, output: Output | None = None, *, force: bool = F
     return built
 
 
-def compare_attached(attached: Sequence[Attached], output: Output | None = None, *, force: bool = False,
+def compare_attached(attached: "Sequence[Attached]", output: Output | None = None, *, force: bool = False,
                      view: View | None = None) -> Document:
     """Results of several benchmarks without runs as a document; with `output`, also its page. Raises OutputExists, and
     UsageError if no two drives have results of two benchmarks."""
+    from .page import compare_page
+
     view = view or View()
     view.check(output, force)
     models = {label: model for attachment in attached for label, model in attachment.models.items()}
@@ -117,7 +123,13 @@ def report(path: str | Path | StorageUrl, output: Output | None = None, *, gap_n
         built["frames"] = joined.document
     if view.wanted(output):
         read_again([section], read_options)
-    view.write(built, lambda: report_page.page_of(built, section, view.drives_file, joined), output, force)
+
+    def page() -> Page:
+        from .page.report_page import page_of
+
+        return page_of(built, section, view.drives_file, joined)
+
+    view.write(built, page, output, force)
     return built
 
 

@@ -19,10 +19,8 @@ from blkreel.traces.format.check import refuse_layers
 from blkreel.traces.format.reader import open_trace
 from blkreel.traces.format.trace_survey import surveyed_bytes
 
-from .cluster import Cluster
 from .dataset import Dataset, expand
 from .partial_cache import CacheReport, PartialCache, PartialKey
-from .pool import Pool
 from .runner import THREADS, Part, Runner, SerialRunner, ThreadRunner, carry_of, cores, mapping
 
 RowProgress = Callable[[str, int, int], None]
@@ -198,11 +196,14 @@ def _finish(trace: _Trace, parts: list[Partial | bytes], plan: _Plan, cache: Par
 
 
 def _runner(traces: list[_Trace], read_options: ReadOptions) -> Runner:
+    # Each loads modules for 30 ms that few commands need.
     if read_options.cluster:
         for trace in traces:
             if isinstance(trace.records, StorageUrl) and trace.records.protocol == "memory":
                 raise TraceError(f"{trace.named} is in the memory of this process, which no worker can read",
                                  "go without --cluster")
+        from .cluster import Cluster
+
         return Cluster(read_options.cluster)
     jobs = read_options.jobs or cores()
     is_alone = len(traces) == 1 and traces[0].rows <= PART_ROWS
@@ -210,7 +211,11 @@ def _runner(traces: list[_Trace], read_options: ReadOptions) -> Runner:
         return SerialRunner()
     if any(isinstance(trace.records, StorageUrl) for trace in traces):
         return ThreadRunner(read_options.jobs or THREADS)
-    return SerialRunner() if sum(trace.rows for trace in traces) < POOL_ROWS else Pool(jobs)
+    if sum(trace.rows for trace in traces) < POOL_ROWS:
+        return SerialRunner()
+    from .pool import Pool
+
+    return Pool(jobs)
 
 
 def _planned(traces: list[_Trace], plan: _Plan, parallel: int) -> list[tuple[_Trace, list[Part]]]:

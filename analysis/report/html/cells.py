@@ -91,3 +91,7 @@ def _digits(column_head: Head, value: Any) -> str:
 def groups(table: Table) -> list[tuple[str, list[Row]]]:
     """Rows by group, in the order of the first row of each."""
     return list(grouped((row.group, row) for row in table.rows).items())
+
+
+def fact_words(value: Any) -> Any:
+    return ", ".join(map(str, value)) if isinstance(value, list | tuple) else value

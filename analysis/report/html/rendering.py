@@ -69,7 +69,7 @@ def drives(page: model.Page) -> model.Table:
     """The entries as a table: rank, name, verdict, facts. Facts common to all are in its caption."""
     names = list(dict.fromkeys(name for entry in page.entries for name in entry.facts if name not in model.KIN))
     shared = [name for name in names if name not in _IDENTITY
-              and len({str(fact_words(entry.facts.get(name))) for entry in page.entries}) == 1]
+              and len({str(cells.fact_words(entry.facts.get(name))) for entry in page.entries}) == 1]
     columns = [model.Column("entry", "Drive"), model.Column("verdict", "Verdict", "verdict")]
     if any(entry.rank is not None for entry in page.entries):
         columns.insert(0, model.Column("rank", "Rank", "count"))
@@ -77,7 +77,7 @@ def drives(page: model.Page) -> model.Table:
                 for name in names if name not in shared]
     reasons = shared_reasons(page)
     rows = [model.Row({"entry": entry.key, "rank": entry.rank, "verdict": entry.verdict["level"],
-                       **{name: fact_words(entry.facts.get(name)) for name in names}}, entry=entry.key,
+                       **{name: cells.fact_words(entry.facts.get(name)) for name in names}}, entry=entry.key,
                       why={"rank": entry.why} if entry.why else {}, links={"entry": entry.link} if entry.link else {},
                       remarks={"verdict": "; ".join(reason["text"] for reason in entry.verdict.get("reasons", [])
                                                   if reason not in reasons)})
@@ -85,7 +85,7 @@ def drives(page: model.Page) -> model.Table:
     caption = "The drives of this comparison"
     if shared:
         caption += ". All of them: " + ", ".join(
-            f"{name} {fact_words(page.entries[0].facts[name])}" for name in shared)
+            f"{name} {cells.fact_words(page.entries[0].facts[name])}" for name in shared)
     return model.Table(caption, tuple(columns), tuple(rows))
 
 
@@ -96,10 +96,6 @@ def _fact_format(page: model.Page, name: str) -> str:
     values = [entry.facts[name] for entry in page.entries if entry.facts.get(name) is not None]
     is_number = values and all(isinstance(value, int | float) and not isinstance(value, bool) for value in values)
     return "number" if is_number else "text"
-
-
-def fact_words(value: Any) -> Any:
-    return ", ".join(map(str, value)) if isinstance(value, list | tuple) else value
 
 
 def section_ids(page: model.Page) -> list[str]:
@@ -134,7 +130,7 @@ def render_page(page: model.Page, assets: Assets | None = None) -> str:
         "kind": page.kind, "filters": list(page.filters),
         "themes": {theme: page.brand.config(theme) for theme in COLORS},
         "entries": [{"key": entry.key, "rank": entry.order, "kin": page.kin(entry),
-                     "facts": {name: str(fact_words(value)) for name, value in entry.facts.items()
+                     "facts": {name: str(cells.fact_words(value)) for name, value in entry.facts.items()
                                if value is not None and value != ""}} for entry in page.entries],
         "highlight": next((entry.key for entry in page.entries if entry.highlighted), ""),
         "featured": model.MOST_FEATURED,
@@ -257,7 +253,7 @@ def unbroken(text: str) -> str:
 def _environment() -> jinja2.Environment:
     environment = jinja2.Environment(loader=jinja2.FileSystemLoader(_HERE / "templates"), autoescape=True,
                                      trim_blocks=True, lstrip_blocks=True, undefined=jinja2.StrictUndefined)
-    environment.globals |= {"heads_of": cells.heads, "body": body, "badge": badge, "fact_words": fact_words,
+    environment.globals |= {"heads_of": cells.heads, "body": body, "badge": badge, "fact_words": cells.fact_words,
                             "size": units.size, "is_tall": is_tall}
     environment.filters["unbroken"] = unbroken
     return environment

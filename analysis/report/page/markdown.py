@@ -4,7 +4,6 @@ from typing import Any
 
 from blkreel.analysis.charts import model
 from blkreel.analysis.report.html import cells
-from blkreel.analysis.report.html.rendering import fact_words
 
 MOST_ROWS = 100  # of a table in a whole page; alone it has all of them
 _SIGNS = {"valid": "✓ valid", "qualified": "! qualified", "invalid": "✕ invalid"}
@@ -63,7 +62,7 @@ def _cell(head: cells.Head, row: model.Row) -> str:
 def _drives(page: model.Page) -> str:
     lines = []
     for entry in page.entries:
-        facts = ", ".join(f"{name} {fact_words(value)}" for name, value in entry.facts.items()
+        facts = ", ".join(f"{name} {cells.fact_words(value)}" for name, value in entry.facts.items()
                           if value not in (None, ""))
         reasons = "; ".join(reason["text"] for reason in entry.verdict.get("reasons", []))
         mark = " (highlighted)" if entry.highlighted else ""

@@ -228,12 +228,12 @@ def test_a_script_reads_much_with_many_processes_and_needs_no_guard(runs, tmp_pa
     script.write_text(f"""
 import os
 import blkreel
-from blkreel.analysis.scale import fleet
+from blkreel.analysis.scale import fleet, pool
 
 fleet.POOL_ROWS = 1
 begun = []
-Pool = fleet.Pool
-fleet.Pool = lambda jobs: begun.append(jobs) or Pool(jobs)
+Pool = pool.Pool
+pool.Pool = lambda jobs: begun.append(jobs) or Pool(jobs)
 paths = {[str(path) for path in runs]!r}
 with open({str(tmp_path / "times")!r}, "a") as times:
     times.write("run\\n")

@@ -18,7 +18,7 @@ from synthetic_runs import write_run, write_trace
 from waiting import wait_until
 
 from blkreel.analysis.metrics.measure import measure
-from blkreel.analysis.scale import ReadOptions, fleet, measure_fleet
+from blkreel.analysis.scale import ReadOptions, fleet, measure_fleet, pool
 from blkreel.analysis.scale.pool import Pool
 from blkreel.analysis.scale.runner import SerialRunner
 from blkreel.common.errors import BlkreelError, TraceError
@@ -81,7 +81,7 @@ def test_pool_and_one_process_give_the_same_digits_though_a_process_is_killed(ru
 
 
 def test_one_small_file_starts_no_process(runs, monkeypatch):
-    monkeypatch.setattr(fleet, "Pool", None)
+    monkeypatch.setattr(pool, "Pool", None)
     assert measure_fleet(runs[:1], read_options=ReadOptions(jobs=8, keep=False)).measured[0].rows > 0
     measured = measure_fleet(runs, read_options=ReadOptions(jobs=8, keep=False)).measured
     assert measured[-1].rows > 0, "eight small ones are small"
