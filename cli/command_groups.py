@@ -1,5 +1,6 @@
 """A group of commands that imports a command when it is called."""
 
+import gc
 import sys
 from collections.abc import Mapping
 from importlib import import_module
@@ -61,7 +62,11 @@ class LazyGroup(click.Group):
             return group
         if ctx.resilient_parsing:  # completes a line
             return stored_command(self._full_name(cmd_name))
-        return find_command(self._full_name(cmd_name))
+        command = find_command(self._full_name(cmd_name))
+        if not gc.isenabled():
+            gc.freeze()  # what was loaded lives until the end
+            gc.enable()
+        return command
 
     def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
         """Without importing any subcommand."""

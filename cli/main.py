@@ -1,6 +1,7 @@
 """The `blkreel` command: its subcommands, and the exit code of each error."""
 
 import codecs
+import gc
 import os
 import signal
 import sys
@@ -38,6 +39,7 @@ def main() -> None:
     safety, 6 ended with writes in flight, 130 interrupted, 141 the reader of stdout has exited; 128 + the number of a
     signal that ended it.
     """
+    gc.disable()  # until the command is loaded (LazyGroup): a tenth of the time of a short one went into it
     _open_standard_descriptors()
     received = _signals_as_interrupts()
     keep_out_pandas()
