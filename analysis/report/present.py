@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 from blkreel import __version__
 from blkreel.analysis.charts.model import Page
 from blkreel.analysis.compare.second_pass import MOST_ROWS, read_again
-from blkreel.analysis.frames.document import FrameOptions, FrameReport, report_frames
 from blkreel.analysis.metrics.measure import Measured
 from blkreel.analysis.metrics.partials.bursts import DEFAULT_GAP_NS
 from blkreel.analysis.report.page.drive_facts import chosen, models_of
@@ -29,6 +28,8 @@ from .workloads import answer as answer_of_workloads
 from .workloads import overview_of, overview_of_scores, relative_document
 
 if TYPE_CHECKING:
+    from blkreel.analysis.frames.document import FrameOptions, FrameReport
+
     from .page.compare_page import Attached
 
 
@@ -102,7 +103,7 @@ def compare_attached(attached: "Sequence[Attached]", output: Output | None = Non
 
 def report(path: str | Path | StorageUrl, output: Output | None = None, *, gap_ns: int = DEFAULT_GAP_NS,
            force: bool = False, view: View | None = None, read_options: ReadOptions | None = None,
-           on_rows: RowProgress = lambda path, done, total: None, frames: FrameOptions | None = None) -> Document:
+           on_rows: RowProgress = lambda path, done, total: None, frames: "FrameOptions | None" = None) -> Document:
     """One trace or run as a document; with `output`, also its page. Raises as `compare` does.
 
     frames: join frame times with the trace; the document has them under `frames`. Raises also FrameLogError.
@@ -133,7 +134,9 @@ def report(path: str | Path | StorageUrl, output: Output | None = None, *, gap_n
     return built
 
 
-def _frames_of(measured: Measured, options: FrameOptions) -> FrameReport:
+def _frames_of(measured: Measured, options: "FrameOptions") -> "FrameReport":
+    from blkreel.analysis.frames.document import report_frames
+
     if measured.records is None:
         raise UsageError(f"{measured.path}: a stored result without rows, which cannot be joined with frames",
                          "name the trace file")
