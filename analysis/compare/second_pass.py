@@ -98,13 +98,13 @@ def read_again(sections: Sequence[PaceSection], read_options: ReadOptions | None
 
     read_options.keep: use and write cached results. With read_options.cluster, for remote traces, in larger sections,
     and where more than most_rows would be read, only cached results are used, and the document has the reason: a
-    fleet is compared by its partials. marked: label of the drive under test, the base of pairs; otherwise the first.
+    fleet is compared by its partials. marked: label of the drive under test, the base of pairs; otherwise the first
+    drive whose runs are not invalid, as of ratios.
     """
     read_options = read_options or ReadOptions(keep=False)
     entries = [entry for section in sections for entry in section.entries]
     runs = [run for entry in entries for run in entry.measured]
-    bases = [next((entry for entry in section.entries if entry.document["label"] == marked), section.entries[0])
-             for section in sections]
+    bases = [_base_of(section.entries, marked) for section in sections]
     pairs = [(base, other) for section, base in zip(sections, bases, strict=True) for other in section.entries
              if other is not base]
     cache = PartialCache(read_options.keep)
@@ -128,6 +128,11 @@ def read_again(sections: Sequence[PaceSection], read_options: ReadOptions | None
         section.document["paired"] = [{"base": base.document["label"], "other": other.document["label"],
                                     **compared.get(id(other), {"why": why})}
                                    for other in section.entries if other is not base]
+
+
+def _base_of(entries: Sequence[DriveRuns], marked: str | None) -> DriveRuns:
+    trusted = [entry for entry in entries if entry.document["verdict"]["level"] != "invalid"]
+    return next((entry for entry in entries if entry.document["label"] == marked), (trusted or entries)[0])
 
 
 def _look_up(runs: list[Measured], pairs: list[tuple[DriveRuns, DriveRuns]],

@@ -67,6 +67,17 @@ def test_a_second_page_decodes_no_row_and_says_the_same(runs, decoded):
     assert found_in(page(runs[0]))[0][1][0]["windows"] and decoded == []
 
 
+@pytest.mark.parametrize(("invalid", "base"), [("a", "b"), ("abc", "a")])
+def test_the_base_of_pairs_is_the_first_drive_whose_runs_are_not_invalid(tmp_path, invalid, base):
+    """All drives were set against an invalid one, of which no other figure was compared."""
+    named = [write_run(tmp_path / name, name, seed=ord(name), seconds=2,
+                       verdict="invalid" if name in invalid else "valid")
+             for name in "abc"]
+    (section,) = page(named)["sections"]
+    assert [(pair["base"], pair["other"]) for pair in section["paired"]] == [
+        (base, name) for name in "abc" if name != base]
+
+
 def test_a_pair_is_of_these_runs_in_this_order(runs, decoded):
     a, b = runs[0], runs[2]
     both = page([a, b])
