@@ -341,14 +341,16 @@ def _asleep(run: Run) -> Iterator[Reason]:
     """Threads that mostly wait for others, whose work or order the trace does not have: on another drive they wait
     otherwise."""
     captured_ns, wall_ns = _captured_ns(run), run.wall_ns or 0
-    if captured_ns <= 0 or captured_ns / SLOWER_DRIVE <= wall_ns <= captured_ns * SLOWER_DRIVE:
+    if captured_ns <= 0 or wall_ns <= 0 or captured_ns / SLOWER_DRIVE <= wall_ns <= captured_ns * SLOWER_DRIVE:
         return
-    for code, share, did, why in (
+    faster = max(1.0, captured_ns / wall_ns)  # their length is that of the capture, of a shorter time
+    for code, captured_share, did, why in (
             ("threads_asleep", run.pace.asleep_share, "slept",
              " for other threads, locks or timers, which keeps its length here"),
             ("processors_busy", run.pace.waiting_share, "waited",
              " for a processor: on another drive they compute in another order")):
-        if share is not None and share > ASLEEP_LIMIT:
+        share = min(1.0, (captured_share or 0) * faster)
+        if share > ASLEEP_LIMIT:
             yield reason(code, "qualified",
                          f"depth, latency and load time uncertain: threads {did} {_share(round(share, 3))} of the time "
                          f"between their I/Os (limit {_share(ASLEEP_LIMIT)}){why}", None, share, ASLEEP_LIMIT)

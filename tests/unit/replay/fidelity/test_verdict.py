@@ -75,8 +75,9 @@ QUALIFIES = [
      "latency and load time uncertain: threads slept 81.7 % of the time between their I/Os .limit 25 %"),
     ({"pace": {"waiting_share": 0.373}, "source.duration_ns": 900_000_000},
      "load time uncertain: threads waited 37.3 % of the time between their I/Os .limit 25 %. for a processor"),
-    ({"pace": {"asleep_share": 0.817}, "source.duration_ns": 1_100_000_000},
-     "for other threads, locks or timers, which keeps its length here"),
+    ({"pace": {"asleep_share": 0.5}, "source.duration_ns": 1_100_000_000},
+     "threads slept 55 % .* for other threads, locks or timers, which keeps its length here"),
+    ({"pace": {"waiting_share": 0.1}, "source.duration_ns": 4_000_000_000}, "threads waited 40 % of the time"),
     ({"pace": {"by_clock_ios": 2, "by_clock_ns": 21_000_000}},
      "^load time without the last 2 I/Os, 21.0 ms after all others because a thread slept by the clock; in the trace "
      "others come after. With them it is 1.00 s$"),
