@@ -1,6 +1,8 @@
 """Paths of this checkout, and of recordings made by others."""
 
+import importlib.util
 import os
+import sys
 from pathlib import Path
 
 import pytest
@@ -13,6 +15,16 @@ FOREIGN = Path(os.environ.get("BLKREEL_FOREIGN_TRACES", TREE.parent / "shared" /
 APP_START, COMPILE, GAME_DOWNLOAD, GAME_LOAD, PACKAGE_INSTALL = (
     f"{TREE}/tests/golden/traces/{name}.parquet" for name in (
         "app-start", "compile", "game-download", "game-load", "package-install"))
+
+
+def load_script(path):
+    """The module of a file of this checkout that no package has. Dataclasses look it up in sys.modules meanwhile."""
+    spec = importlib.util.spec_from_file_location(f"script_{Path(path).stem}", TREE / path)
+    module = importlib.util.module_from_spec(spec)
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setitem(sys.modules, spec.name, module)
+        spec.loader.exec_module(module)
+    return module
 
 
 def foreign(name):

@@ -1,18 +1,14 @@
 """tests/run.py: all parts run although one fails, and the exit code and the summary say which."""
 
-import importlib.util
 import sys
 
 import pytest
-from tree import TREE
+from tree import load_script
 
 
 @pytest.fixture
 def runner(monkeypatch):
-    spec = importlib.util.spec_from_file_location("run_parts", TREE / "tests/run.py")
-    module = importlib.util.module_from_spec(spec)
-    monkeypatch.setitem(sys.modules, "run_parts", module)  # dataclasses look the module up
-    spec.loader.exec_module(module)
+    module = load_script("tests/run.py")
 
     def part(name, code, by_default=True, printed=""):
         script = f"print('line of {name}'); print({printed!r}); raise SystemExit({code})"

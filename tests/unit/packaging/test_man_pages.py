@@ -1,23 +1,19 @@
 """Man pages: one for each command, with each option, and valid roff."""
 
-import importlib.util
 import shutil
 import subprocess
 
 import click
 import pytest
-from tree import TREE
+from tree import load_script
 
 from blkreel.cli.command_table import all_commands, find_command
 
 
 @pytest.fixture(scope="module")
 def pages(tmp_path_factory):
-    spec = importlib.util.spec_from_file_location("man_pages", TREE / "packaging/man_pages.py")
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
     directory = tmp_path_factory.mktemp("man")
-    names = module.write_pages(directory)
+    names = load_script("packaging/man_pages.py").write_pages(directory)
     assert sorted(names) == sorted(path.name for path in directory.iterdir())
     return {path.stem: path for path in directory.iterdir()}
 
@@ -63,8 +59,6 @@ def test_the_pages_are_valid_roff(pages):
 
 
 def test_text_that_looks_like_a_request_is_printed(pages):
-    spec = importlib.util.spec_from_file_location("man_pages", TREE / "packaging/man_pages.py")
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
+    module = load_script("packaging/man_pages.py")
     assert module.escape(".png is a suffix") == "\\&.png is a suffix"
     assert module.escape("a\\b --x") == "a\\eb \\-\\-x"

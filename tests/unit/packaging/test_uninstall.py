@@ -1,12 +1,11 @@
 """Uninstalling removes what the manifest lists, and nothing else."""
 
-import importlib.util
 import os
 import subprocess
 import sys
 
 import pytest
-from tree import TREE
+from tree import TREE, load_script
 
 
 @pytest.fixture
@@ -45,9 +44,7 @@ def test_refuses_a_directory_that_is_no_installation(prefix):
 
 def test_an_installation_that_fails_can_be_removed(tmp_path, monkeypatch):
     """It left the man pages, the completion and the unit, which no manifest listed."""
-    spec = importlib.util.spec_from_file_location("install", TREE / "packaging/install.py")
-    install = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(install)
+    install = load_script("packaging/install.py")
     (tmp_path / "bin").touch()  # so that the command cannot be made
     installation = install.Installation(tmp_path, "")
 

@@ -1,6 +1,5 @@
 """The traces that ship: whole, small, as their pages say, and what their stories tell."""
 
-import importlib.util
 import json
 import re
 import subprocess
@@ -9,7 +8,7 @@ from functools import cache
 
 import pyarrow.parquet as pq
 import pytest
-from tree import TREE
+from tree import TREE, load_script
 
 from blkreel.common.units import digits, format_bytes, format_ns
 from blkreel.traces.format.exposure import exposure_of
@@ -37,10 +36,7 @@ def moved_bytes(frame, kind):
 
 @pytest.fixture(scope="module")
 def describe():
-    spec = importlib.util.spec_from_file_location("describe", TREE / "samples/describe.py")
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+    return load_script("samples/describe.py")
 
 
 @pytest.mark.parametrize("name", SAMPLES)
