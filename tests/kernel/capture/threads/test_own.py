@@ -33,6 +33,13 @@ def rows(path):
     return frame
 
 
+def rows_recorded(process, path):
+    """The rows of a capture that ends, and is complete."""
+    _, stderr = process.communicate(timeout=300)
+    assert_recorded(process.returncode, stderr)
+    return rows(path)
+
+
 @pytest.fixture
 def waiting_shell():
     """A process that reads a drive on request, by children of its own, and ends."""
@@ -56,9 +63,7 @@ def test_what_a_command_and_its_children_cause_is_marked(started, loop_drive, wa
               f" while ! [ -e {tmp_path}/other ]; do sleep 0.05; done")
     process = started(drive, "--", "sh", "-c", script)
     other.communicate("go\n")
-    _, stderr = process.communicate(timeout=300)
-    assert_recorded(process.returncode, stderr)
-    frame = rows(path)
+    frame = rows_recorded(process, path)
     assert sorted(frame[frame.own].sector) == list(range(2 * COUNT)), "from its first I/O on"
     assert sorted(frame[~frame.own].sector) == list(range(OTHERS, OTHERS + COUNT))
 
@@ -86,9 +91,7 @@ def test_a_process_and_its_children_are_marked_until_it_ends(started, loop_drive
     process = started(drive, "--pid", shell.pid, "--until-exit")
     subprocess.run(dd(drive, skip=OTHERS), shell=True, check=True)
     shell.communicate("go\n")
-    _, stderr = process.communicate(timeout=300)
-    assert_recorded(process.returncode, stderr)
-    frame = rows(path)
+    frame = rows_recorded(process, path)
     assert list(frame[frame.own].sector) == list(range(COUNT))
     assert list(frame[~frame.own].sector) == list(range(OTHERS, OTHERS + COUNT))
     assert open_trace(path).metadata["filters"]["pid"] == shell.pid
@@ -123,9 +126,7 @@ def test_children_that_start_while_the_programs_are_attached_are_marked(started,
     finally:
         (tmp_path / "attached").touch()
         parent.wait(300)
-    _, stderr = process.communicate(timeout=300)
-    assert_recorded(process.returncode, stderr)
-    frame = rows(path)
+    frame = rows_recorded(process, path)
     assert frame.own.all() and sorted(frame.sector) == list(range(len(frame))) and len(frame) > 5
     assert open_trace(path).metadata["ledger"]["not_own"] == 0
 
@@ -151,9 +152,7 @@ def test_a_control_group_is_marked(started, loop_drive, waiting_shell, control_g
     shell.communicate("go\n")
     subprocess.run(dd(drive, skip=OTHERS), shell=True, check=True)
     process.send_signal(signal.SIGINT)
-    _, stderr = process.communicate(timeout=300)
-    assert_recorded(process.returncode, stderr)
-    frame = rows(path)
+    frame = rows_recorded(process, path)
     assert list(frame[frame.own].sector) == list(range(COUNT))
     assert list(frame[~frame.own].sector) == list(range(OTHERS, OTHERS + COUNT))
 
@@ -275,8 +274,6 @@ def test_throttled_io_of_others_is_not_of_the_workload(started, loop_drive, limi
     other = waiting_shell(f"echo $$ > {group}/cgroup.procs; {dd(drive, skip=OTHERS)}; echo done > {tmp_path}/other")
     process = started(drive, "--", "sh", "-c", f"{dd(drive)}; while ! [ -e {tmp_path}/other ]; do sleep 0.05; done")
     other.communicate("go\n")
-    _, stderr = process.communicate(timeout=300)
-    assert_recorded(process.returncode, stderr)
-    frame = rows(path)
+    frame = rows_recorded(process, path)
     assert sorted(frame[frame.own].sector) == list(range(COUNT))
     assert len(frame) == 2 * COUNT
