@@ -110,9 +110,10 @@ class HostCounts(TypedDict):
 class FittedFacts(TypedDict, total=False):
     """Facts in the file of a fitted drive about its runs.
 
-    reads_from_bytes, reads_to_bytes: sizes of the reads of the runs with many writes, their own or a background's;
-    missing if no run had them. written_bytes: the most that a run wrote. slowdown_by_writes_open: runs whose slowdown
-    the runs leave open.
+    reads_in_flight: how many reads complete while one is in flight, itself included, of 99 % of the reads of a run; the
+    most of all runs. reads_from_bytes, reads_to_bytes: sizes of the reads of the runs with many writes, their own or a
+    background's; missing if no run had them. written_bytes: the most that a run wrote. slowdown_by_writes_open: runs
+    whose slowdown the runs leave open.
     """
 
     drive: str
@@ -124,6 +125,7 @@ class FittedFacts(TypedDict, total=False):
     read_p99_error: float
     slowdown_by_writes_error: float
     slowdown_by_writes_open: int
+    reads_in_flight: int
     reads_from_bytes: int
     reads_to_bytes: int
     written_bytes: int

@@ -10,7 +10,8 @@ import numpy as np
 
 from blkreel.common.errors import TraceError, UsageError
 from blkreel.common.progress import Progress
-from blkreel.common.units import format_ns
+from blkreel.common.units import format_ns, format_share
+from blkreel.common.verdict import NOT_FITTED_LIMIT
 from blkreel.replay.drive.target import find_target
 from blkreel.replay.engine.engine import Batch
 from blkreel.replay.engine.spans import RunSpan
@@ -23,7 +24,7 @@ from blkreel.replay.plan.planner import plan_trace
 from blkreel.replay.run.simulate import simulate
 from blkreel.replay.run.zero_latency import zero_latency
 from blkreel.replay.simulated import spec
-from blkreel.replay.simulated.fitted import FITTED, FittedReads, limit_of_fit
+from blkreel.replay.simulated.fitted import FITTED, MORE_IN_FLIGHT, FittedReads, ReadsInFlight, limit_of_fit
 from blkreel.replay.simulated.spec import PREFIX, SimulatedDrive
 from blkreel.traces.format.metadata_types import COARSE_CLOCK_NS, DriveAgreement, Run, ShareCertificate, clock_step_ns
 from blkreel.traces.format.trace import Trace
@@ -124,9 +125,14 @@ def predict(trace: Trace, drive: SimulatedDrive, device: int | None, progress: P
         pace = with_compute(pace, compute)
     plan = plan_trace(trace, target, pace=pace, idle=ALL_IDLE, prefill=False, device=device)
     span, metrics, counts, written_bytes = RunSpan(finds_late_end=True), QueueMetrics(), PlannedCounts(), 0
+    fitted_depth, in_flight, deeper = (drive.fitted or {}).get("reads_in_flight"), ReadsInFlight(), 0
 
     def take(rows: Batch) -> None:
-        nonlocal written_bytes
+        nonlocal written_bytes, deeper
+        if fitted_depth:
+            is_read = rows["op"] == READ
+            depth = in_flight.of(rows["submit_ns"][is_read], rows["complete_ns"][is_read])
+            deeper += int((depth > MORE_IN_FLIGHT * fitted_depth).sum())
         written_bytes += int(rows["length_bytes"][rows["op"] == WRITE].sum())
         span.add(rows)
         order = np.argsort(rows["submit_ns"], kind="stable")
@@ -147,8 +153,17 @@ def predict(trace: Trace, drive: SimulatedDrive, device: int | None, progress: P
                       load_time_ns - least["load_time_ns"] if least else None,
                       metrics.percentile_ns(READ, *_P99) if metrics.count(READ) else None, metrics.count(READ),
                       (*(limit["text"] for limit in of_dependencies(run)),
+                       *_deeper(fitted_depth, deeper, metrics.count(READ)),
                        *_own_writes(drive, metrics.count(READ), metrics.count(WRITE), written_bytes)),
                       withheld_of_load_time(run) if dependent else ())
+
+
+def _deeper(fitted_depth: int | None, deeper: int, reads: int) -> Iterator[str]:
+    """The runs do not show how many reads the drive works on at once beyond those that they had in flight."""
+    if fitted_depth and deeper > NOT_FITTED_LIMIT * reads:
+        yield (f"load time and read p99 uncertain: {format_share(deeper / reads)} of the reads have more than "
+               f"{MORE_IN_FLIGHT * fitted_depth:,} others in flight, nearly all in the fitted runs at most "
+               f"{fitted_depth:,}")
 
 
 def _own_writes(drive: SimulatedDrive, reads: int, writes: int, written_bytes: int) -> Iterator[str]:
@@ -197,7 +212,8 @@ def file_text(runs: Sequence[MeasuredRun], words: Mapping[str, str], drive: Mapp
     name = drive.get("model") or drive.get("name") or "drive"
     facts: dict[str, Any] = {"drive": str(name), "firmware": str(drive.get("firmware") or ""),
                              "runs": len(runs), "traces": len({run.workload for run in runs}),
-                             "held_out": errors.held_out, "version": version, **_reads_beside(runs, "cache" in words),
+                             "held_out": errors.held_out, "version": version,
+                             "reads_in_flight": max(map(_in_flight, runs)), **_reads_beside(runs, "cache" in words),
                              **{f"{key}_error": round(value, 4) for key, value in errors.largest().items()}}
     if left_open := sum(run.slowdown is not None and not run.slowdown.is_decided for run in errors.runs):
         facts["slowdown_by_writes_open"] = left_open
@@ -205,10 +221,17 @@ def file_text(runs: Sequence[MeasuredRun], words: Mapping[str, str], drive: Mapp
              f"size = {_toml(str(drive['size_bytes']))}",
              *(f"{key} = {_toml(word)}" for key, word in words.items()), "",
              "# *_error: the largest error of a prediction, as a share. held_out: of traces that were not fitted.",
+             "# reads_in_flight: of nearly all reads of the runs; a much deeper queue is not fitted.",
              "# reads_*_bytes: sizes of the reads beside writes. written_bytes: the most that a run wrote.",
              "# *_open: runs whose slowdown the runs leave open.",
              f"[{FITTED}]", *(f"{key} = {_toml(value)}" for key, value in facts.items())]
     return "\n".join(lines) + "\n"
+
+
+def _in_flight(run: MeasuredRun) -> int:
+    submit_ns, complete_ns = run.submit_ns[run.op == READ], (run.submit_ns + run.latency_ns)[run.op == READ]
+    order = np.argsort(complete_ns, kind="stable")
+    return int(np.quantile(ReadsInFlight().of(submit_ns[order], complete_ns[order]), 0.99, method="nearest"))
 
 
 def _reads_beside(runs: Sequence[MeasuredRun], has_cache: bool) -> dict[str, int]:

@@ -13,6 +13,9 @@ from blkreel.traces.format.schema import OPS
 
 # Times what a fitted run wrote at most, up to which a write cache is as full as in the runs.
 _MORE_WRITTEN = 2
+# Times as many reads in flight as in the runs, up to which the queue of the drive is known.
+MORE_IN_FLIGHT = 2
+_KEPT_ENDS = 1 << 16  # reads in flight are fewer
 # The table of the file.
 FITTED = "fitted"
 
@@ -25,6 +28,21 @@ def fitted_facts(path: str, document: dict[str, Any]) -> FittedFacts | None:
         raise UsageError(f"{path}: {problem}", "fit it again: blkreel model-drive RUN... -o DRIVE.toml")
     facts: FittedFacts = document[FITTED]
     return facts
+
+
+class ReadsInFlight:
+    """How many reads complete while each is in flight, itself included: what a queue of this depth does."""
+
+    def __init__(self) -> None:
+        self._ends_ns = np.empty(0, np.int64)
+
+    def of(self, submit_ns: np.ndarray, complete_ns: np.ndarray) -> np.ndarray:
+        """Of the next reads in the order of completion."""
+        ends_ns = np.concatenate([self._ends_ns, complete_ns])
+        number = np.arange(len(self._ends_ns), len(ends_ns)) + 1
+        self._ends_ns = ends_ns[-_KEPT_ENDS:]
+        in_flight: np.ndarray = number - np.searchsorted(ends_ns, submit_ns, "right")
+        return in_flight
 
 
 class FittedReads:
