@@ -13,8 +13,9 @@ from pathlib import Path
 import pytest
 
 CHECKOUT = Path(__file__).resolve().parents[2]
-# Direct reads, and files through the page cache; on Linux 6.12, with the uses of pages.
-PROGRAMS = ("fio, think time", "grep", "tar")
+# Direct reads one at a time and several, and files through the page cache; on Linux 6.12, with the uses of pages. None
+# is so short that a millisecond shows, which the capture's own process may take of the guest's processor meanwhile.
+PROGRAMS = ("fio, think time", "fio, io_uring", "dpkg")
 REPLAYS = ("dependent", "simulated")
 
 if "BLKREEL_TEST_RIG" not in os.environ:
@@ -35,8 +36,7 @@ def measured(tmp_path, *options):
 
 @pytest.mark.timeout(1800)
 def test_load_times_on_the_other_drive_are_within_five_percent(tmp_path):
-    rows = measured(tmp_path, "--pairs", "1.5ms", "--replays", *REPLAYS, "--only", *PROGRAMS,
-                    "--instruction-ns", "1")
+    rows = measured(tmp_path, "--pairs", "1.5ms", "--replays", *REPLAYS, "--only", *PROGRAMS)
     off = {(row["program"], row["direction"], row["replay"]): row["predicted"]["load_s"] / row["actual"]["load_s"] - 1
            for row in rows}
     assert set(off) == set(product(PROGRAMS, ("to fast", "to slow"), REPLAYS))
