@@ -161,8 +161,8 @@ def predict(trace: Trace, drive: SimulatedDrive, device: int | None, progress: P
 def _deeper(fitted_depth: int | None, deeper: int, reads: int) -> Iterator[str]:
     """The runs do not show how many reads the drive works on at once beyond those that they had in flight."""
     if fitted_depth and deeper > NOT_FITTED_LIMIT * reads:
-        yield (f"load time and read p99 uncertain: {format_share(deeper / reads)} of the reads have more than "
-               f"{MORE_IN_FLIGHT * fitted_depth:,} others in flight, nearly all in the fitted runs at most "
+        yield (f"load time and read p99 uncertain: {format_share(deeper / reads)} of the reads are among more "
+               f"than {MORE_IN_FLIGHT * fitted_depth:,} in flight, and the runs that the drive was fitted to had up to "
                f"{fitted_depth:,}")
 
 

@@ -432,5 +432,5 @@ def test_a_queue_deeper_than_that_of_the_runs_is_a_limit(fitted, place, blkreel)
         limits[depth] = prediction["limits"]
     assert limits[1] == []
     (limit,) = limits[64]
-    assert re.match(r"load time and read p99 uncertain: 9\d(\.\d)? % of the reads have more than \d others in flight",
+    assert re.match(r"load time and read p99 uncertain: 9\d(\.\d)? % of the reads are among more than \d in flight",
                     limit)
