@@ -59,6 +59,14 @@ def test_loading_a_command_loads_no_library_that_few_need():
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True).stdout == "set()\n"
 
 
+@pytest.mark.parametrize("words", [["samples"], ["results", "list", "--help"]])
+def test_garbage_is_collected_once_a_command_is_loaded(words):
+    code = ("import atexit, gc, sys; from blkreel.cli.main import main; "
+            "atexit.register(lambda: print(gc.isenabled())); main()")
+    printed = subprocess.run([sys.executable, "-c", code, *words], capture_output=True, text=True).stdout
+    assert printed.splitlines()[-1] == "True"
+
+
 @pytest.mark.parametrize("words, error", [
     (["repaly"], "no such command: 'repaly'; did you mean 'replay'?"),
     (["capture", "--outptu", "x"], "capture: no such option: --outptu; did you mean '--output'?"),
