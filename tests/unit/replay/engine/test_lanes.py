@@ -191,6 +191,23 @@ def test_an_invalid_dependency_is_refused(a_plan, issue, change, says):
         issue({**plan, **{name: np.array(value) for name, value in change.items()}}, nil_bytes=GIB)
 
 
+def test_few_rows_of_an_endless_background_are_read_ahead_on_a_virtual_clock(a_plan, run_lanes):
+    """A short load took most of its time for 262,000 rows that were never issued."""
+    taken = []
+
+    def endless():
+        while True:
+            due_ns = (np.arange(BLOCK_ROWS) + BLOCK_ROWS * len(taken)) * MS
+            taken.append(len(due_ns))
+            yield a_plan(np.zeros(BLOCK_ROWS, "i8"), due_ns=due_ns, stream=2)
+
+    load = a_plan(np.arange(50) * 4096, due_ns=np.arange(50) * MS, stream=1)
+    totals, _ = run_lanes([Lane([load], 16), Lane(endless(), 4, background=True)],
+                          simulated=(parse("nil:1GiB,read_latency=60us,clock=virtual"),))
+    assert totals["lanes"][0]["issued_ops"] == 50 and totals["lanes"][1]["issued_ops"] >= 49
+    assert len(taken) < 5, "8 blocks are read ahead"
+
+
 def test_each_lane_keeps_its_own_pace(a_plan, run_lanes):
     """A writer in time beside a reader at a fixed depth: neither waits for the other."""
     at_once = a_plan(np.arange(20 * BLOCK_ROWS) % 1000 * 4096, stream=2)
