@@ -66,6 +66,8 @@ CODES = {
     "background_slow": "a background (--background) wrote less than 95 % of the bytes due, or none were due",
     "slowdown_not_fitted": "the simulated drive was fitted to runs that do not show what writes cost these reads, "
                            "or wrote less than half as much (D)",
+    "depth_not_fitted": "more than 5 % of the reads are among more than twice as many in flight as in the runs that "
+                        "the simulated drive was fitted to (D)",
     "hazards": "I/Os on the same blocks were in flight together, unlike in the trace",
     "lost_events": "the capture lost events",
     "incomplete_capture": "the capture ended early, the kernel counted other I/Os, or I/Os completed whose issue was "

@@ -7,12 +7,11 @@ from collections.abc import Iterator, Mapping
 from typing import Any, cast
 
 from blkreel.common import emulated
-from blkreel.common.units import binary_size, counted, digits, format_bytes, format_change, format_ns, format_share
+from blkreel.common.units import counted, digits, format_bytes, format_change, format_ns, format_share
 from blkreel.common.verdict import (
     ASLEEP_LIMIT,
     BACKGROUND_LIMIT,
     BY_CLOCK_LIMIT,
-    NOT_FITTED_LIMIT,
     READ_AHEAD_LIMIT,
     UNSEEN_LIMIT,
     Level,
@@ -22,9 +21,9 @@ from blkreel.common.verdict import (
     reason,
 )
 from blkreel.replay.drive.write_support import NO_COMMAND, NOT_PASSED
-from blkreel.replay.simulated.fitted import limit_of_fit
+from blkreel.replay.simulated.fitted import limit_of_depth, limit_of_fit, many_writes
 from blkreel.replay.telemetry.sensors.host_counters import STEP_NS
-from blkreel.traces.format.metadata_types import COARSE_CLOCK_NS, FittedAccount, HostAccount, PcieLink, Run
+from blkreel.traces.format.metadata_types import COARSE_CLOCK_NS, HostAccount, PcieLink, Run
 from blkreel.traces.format.schema import CHECKS, ZONE_MANAGEMENT
 
 from . import health
@@ -186,7 +185,7 @@ def _qualified(run: Run) -> Iterator[Reason]:
         elif share is None and not reached_bytes_s and not background.outstanding_share and not run.partial:
             yield reason("background_slow", "qualified", f"background {background.spec} had nothing due and nothing in "
                          "flight while the trace was replayed", None, 0, BACKGROUND_LIMIT)
-    yield from _not_fitted(run.fitted, run.written_bytes or 0)
+    yield from _not_fitted(run)
     yield from _pace(run)
     yield from of_dependencies(run)
     if run.hazards:
@@ -237,19 +236,15 @@ def _qualified(run: Run) -> Iterator[Reason]:
     yield from emulated.reasons(run.emulated)
 
 
-def _not_fitted(fitted: FittedAccount | None, written_bytes: int) -> Iterator[Reason]:
+def _not_fitted(run: Run) -> Iterator[Reason]:
+    fitted = run.fitted
     if fitted is None or not fitted["read_bytes"]:
         return
-    share = fitted["other_bytes"] / fitted["read_bytes"]
-    if limit := limit_of_fit(fitted, written_bytes):
-        yield reason("slowdown_not_fitted", "qualified", limit, "slowdown_by_writes")
-    elif share > NOT_FITTED_LIMIT:
-        least, most = cast(tuple[int, int], (fitted["reads_from_bytes"], fitted["reads_to_bytes"]))
-        sizes = " to ".join(binary_size(size) for size in dict.fromkeys((least, most)))
-        yield reason("slowdown_not_fitted", "qualified",
-                     f"slowdown by writes uncertain: {_share(round(share, 3))} of the bytes are in reads of other "
-                     f"sizes than the drive was fitted to, {sizes} (limit {_share(NOT_FITTED_LIMIT)})",
-                     "slowdown_by_writes", share, NOT_FITTED_LIMIT)
+    if limit := limit_of_depth(fitted):
+        yield reason("depth_not_fitted", "qualified", limit)
+    has_writes = run.background or many_writes(fitted.get("own_reads", 0), fitted.get("own_writes", 0))
+    if has_writes and (limit := limit_of_fit(fitted, run.written_bytes or 0)):
+        yield reason("slowdown_not_fitted", "qualified", limit, "slowdown_by_writes" if run.background else None)
 
 
 def _check_left_out(name: str, run: Run) -> str | None:

@@ -31,6 +31,7 @@ from blkreel.replay.plan.plan import Plan, PlannedCounts, TracePlan
 from blkreel.replay.plan.planner import plan_trace
 from blkreel.replay.run.records import foreground_of
 from blkreel.replay.run.simulate import simulate
+from blkreel.replay.simulated.fitted import many_writes
 from blkreel.replay.simulated.spec import PREFIX, SimulatedDrive
 from blkreel.traces.format.metadata_types import Run
 from blkreel.traces.format.reader import open_trace
@@ -40,8 +41,6 @@ from .model import MIN_LATENCY_NS
 
 # Fewer reads have no p99.
 MIN_READS = 100
-# Writes for each read up to which what they cost reads changes little.
-_WRITES_LIMIT = 0.05
 # A drive programs what it has acknowledged, and cleans up, for some time after a write.
 _SETTLES_NS = 500_000_000
 _LARGEST_DRIVE_BYTES = 1 << 53
@@ -170,11 +169,6 @@ def read_run(path: str) -> MeasuredRun:
     return MeasuredRun(op, columns["length_bytes"], submit_ns, latency_ns, trace, trace.account, row,
                        beside_write(op, submit_ns, latency_ns),
                        _beside(op != READ, submit_ns, latency_ns + _SETTLES_NS))
-
-
-def many_writes(reads: int, writes: int) -> bool:
-    """Whether the writes of a trace are so many that its reads depend on what they cost."""
-    return reads > 0 and writes > _WRITES_LIMIT * reads
 
 
 def _at_drive(latency_ns: np.ndarray, turnaround_ns: int) -> np.ndarray:

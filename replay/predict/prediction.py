@@ -10,8 +10,7 @@ import numpy as np
 
 from blkreel.common.errors import TraceError, UsageError
 from blkreel.common.progress import Progress
-from blkreel.common.units import format_ns, format_share
-from blkreel.common.verdict import NOT_FITTED_LIMIT
+from blkreel.common.units import format_ns
 from blkreel.replay.drive.target import find_target
 from blkreel.replay.engine.engine import Batch
 from blkreel.replay.engine.spans import RunSpan
@@ -24,14 +23,28 @@ from blkreel.replay.plan.planner import plan_trace
 from blkreel.replay.run.simulate import simulate
 from blkreel.replay.run.zero_latency import zero_latency
 from blkreel.replay.simulated import spec
-from blkreel.replay.simulated.fitted import FITTED, MORE_IN_FLIGHT, FittedReads, ReadsInFlight, limit_of_fit
+from blkreel.replay.simulated.fitted import (
+    FITTED,
+    FittedReads,
+    ReadsInFlight,
+    limit_of_depth,
+    limit_of_fit,
+    many_writes,
+)
 from blkreel.replay.simulated.spec import PREFIX, SimulatedDrive
-from blkreel.traces.format.metadata_types import COARSE_CLOCK_NS, DriveAgreement, Run, ShareCertificate, clock_step_ns
+from blkreel.traces.format.metadata_types import (
+    COARSE_CLOCK_NS,
+    DriveAgreement,
+    FittedAccount,
+    Run,
+    ShareCertificate,
+    clock_step_ns,
+)
 from blkreel.traces.format.trace import Trace
 from blkreel.traces.samples import called
 
 from .fit import fit_drives
-from .measured_run import MeasuredRun, many_writes, repeated_load_time, simulated_latencies
+from .measured_run import MeasuredRun, repeated_load_time, simulated_latencies
 from .model import FittedModel
 
 _P99 = (99, 100)
@@ -125,14 +138,12 @@ def predict(trace: Trace, drive: SimulatedDrive, device: int | None, progress: P
         pace = with_compute(pace, compute)
     plan = plan_trace(trace, target, pace=pace, idle=ALL_IDLE, prefill=False, device=device)
     span, metrics, counts, written_bytes = RunSpan(finds_late_end=True), QueueMetrics(), PlannedCounts(), 0
-    fitted_depth, in_flight, deeper = (drive.fitted or {}).get("reads_in_flight"), ReadsInFlight(), 0
+    fitted = FittedReads(drive.fitted) if drive.fitted else None
 
     def take(rows: Batch) -> None:
-        nonlocal written_bytes, deeper
-        if fitted_depth:
-            is_read = rows["op"] == READ
-            depth = in_flight.of(rows["submit_ns"][is_read], rows["complete_ns"][is_read])
-            deeper += int((depth > MORE_IN_FLIGHT * fitted_depth).sum())
+        nonlocal written_bytes
+        if fitted:
+            fitted.add(rows, rows)
         written_bytes += int(rows["length_bytes"][rows["op"] == WRITE].sum())
         span.add(rows)
         order = np.argsort(rows["submit_ns"], kind="stable")
@@ -153,24 +164,15 @@ def predict(trace: Trace, drive: SimulatedDrive, device: int | None, progress: P
                       load_time_ns - least["load_time_ns"] if least else None,
                       metrics.percentile_ns(READ, *_P99) if metrics.count(READ) else None, metrics.count(READ),
                       (*(limit["text"] for limit in of_dependencies(run)),
-                       *_deeper(fitted_depth, deeper, metrics.count(READ)),
-                       *_own_writes(drive, metrics.count(READ), metrics.count(WRITE), written_bytes)),
+                       *(_not_fitted(fitted.account(), written_bytes) if fitted else ())),
                       withheld_of_load_time(run) if dependent else ())
 
 
-def _deeper(fitted_depth: int | None, deeper: int, reads: int) -> Iterator[str]:
-    """The runs do not show how many reads the drive works on at once beyond those that they had in flight."""
-    if fitted_depth and deeper > NOT_FITTED_LIMIT * reads:
-        yield (f"load time and read p99 uncertain: {format_share(deeper / reads)} of the reads are among more "
-               f"than {MORE_IN_FLIGHT * fitted_depth:,} in flight, and the runs that the drive was fitted to had up to "
-               f"{fitted_depth:,}")
-
-
-def _own_writes(drive: SimulatedDrive, reads: int, writes: int, written_bytes: int) -> Iterator[str]:
-    """What the trace's own writes cost its reads, where the runs that the drive is fitted to do not show it."""
-    limit = limit_of_fit(FittedReads(drive.fitted).account(), written_bytes) if drive.fitted else None
-    if limit and many_writes(reads, writes):
-        yield f"{limit}; the {writes:,} writes of the trace make its load time and read p99 uncertain"
+def _not_fitted(fitted: FittedAccount, written_bytes: int) -> Iterator[str]:
+    if limit := limit_of_depth(fitted):
+        yield limit
+    if (limit := limit_of_fit(fitted, written_bytes)) and many_writes(fitted["own_reads"], fitted["own_writes"]):
+        yield f"{limit}; the {fitted['own_writes']:,} writes of the trace make its load time and read p99 uncertain"
 
 
 def checked(runs: Sequence[MeasuredRun], fitted: Sequence[FittedModel], progress: Progress) -> CheckedErrors:

@@ -177,7 +177,7 @@ class RunRecords:
         if self.backgrounds is not None:
             self.backgrounds.add(background_rows, rows)
         if self.fitted is not None:
-            self.fitted.add(rows["op"], rows["length_bytes"])
+            self.fitted.add(all_rows, rows)
 
     def _count_errors(self, rows: Batch) -> None:
         failed = np.flatnonzero(rows["status"] != 0)

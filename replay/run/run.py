@@ -156,7 +156,7 @@ class _Run:
             self.output.abandon()
             raise
         beside = self._beside
-        facts = _fitted_facts(self.plan.target) if beside else None
+        facts = _fitted_facts(self.plan.target)
         self._records = RunRecords(
             self._spool, Backgrounds(beside.backgrounds, beside.start_ns, beside.lead_ns) if beside else None,
             FittedReads(facts) if facts else None, any(pace.dependent for pace in self.plan.paces))

@@ -504,8 +504,12 @@ class Environment:
 
 
 class FittedAccount(TypedDict):
-    """Of the reads of a run beside a background. read_bytes, other_bytes: of all reads, and of those of sizes that were
-    not fitted. fitted_written_bytes: the most that a fitted run wrote."""
+    """Files of earlier versions do not have all counts, and are of runs beside a background.
+
+    read_bytes, other_bytes: of the trace's reads, and of those of sizes that were not fitted. reads, deeper_reads: of
+    all reads, and of those among more in flight than twice as many as in the fitted runs. fitted_written_bytes,
+    fitted_reads_in_flight: the most of a fitted run.
+    """
 
     reads_from_bytes: int | None
     reads_to_bytes: int | None
@@ -513,6 +517,11 @@ class FittedAccount(TypedDict):
     read_bytes: int
     other_bytes: int
     fitted_written_bytes: NotRequired[int | None]
+    fitted_reads_in_flight: NotRequired[int | None]
+    reads: NotRequired[int]
+    deeper_reads: NotRequired[int]
+    own_reads: NotRequired[int]
+    own_writes: NotRequired[int]
 
 
 @record_type
@@ -565,7 +574,7 @@ class Run:
     own_wall_ns: int | None = None  # of workload I/O
     lateness: Lateness | None = None
     background: OrEmpty[list[Background]] = field(default_factory=list)
-    fitted: FittedAccount | None = None  # of a run beside a background on the file of a fitted drive
+    fitted: FittedAccount | None = None  # of a run on the file of a fitted drive
     drift_ns: int | None = None
     underruns: int | None = None
     record_stalls: int | None = None

@@ -20,7 +20,7 @@ GENERIC = {"ops", "bytes", "error_ops", "unseen_ops", "data_bytes", "read_ops", 
            "read_iops", "write_iops", "other_iops", "makespan_ns", "throughput_mb_s", "wait",
            "written_share", "written_on_time"}
 # Keys of a run's account, which the replay writes.
-GENERIC |= {"load_time_ns", "read_wait_ns", "load_time", "read_wait", "slowdown_by_writes"}
+GENERIC |= {"load_time_ns", "read_wait_ns", "load_time", "read_wait", "slowdown_by_writes", "other_bytes"}
 # The verdict of a replay, which may not import the registry, names what it holds against its limits.
 GENERIC |= {"issue lateness p99", "issue lateness max"}
 

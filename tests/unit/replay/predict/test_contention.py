@@ -165,21 +165,26 @@ def test_the_command_states_the_predicted_slowdown_beside_the_measured_one(repla
     assert facts["slowdown_by_writes_error"] < 0.1 and abs(beside["load_time_error"]) < 0.1
 
 
-@pytest.mark.parametrize(("background", "facts", "said"), [
-    (BACKGROUND, "reads_from_bytes = 4096\nreads_to_bytes = 131072", "99.1 % of the bytes are in reads of other sizes"),
-    (("--pace", "dependent"), "reads_from_bytes = 4096\nreads_to_bytes = 131072", None),
-    (BACKGROUND, "reads_from_bytes = 4096\nreads_to_bytes = 1048576", None),
-    (BACKGROUND, "reads_from_bytes = 4096\nreads_to_bytes = 1048576\nslowdown_by_writes_open = 1", "several models"),
-    (BACKGROUND, "reads_from_bytes = 4096\nreads_to_bytes = 1048576\nwritten_bytes = 1000000", "at most 1.00 MB"),
-    (BACKGROUND, "reads_from_bytes = 4096\nreads_to_bytes = 1048576\nwritten_bytes = 1000000000", None),
-    (BACKGROUND, "runs = 2", "with few writes")])
+@pytest.mark.parametrize(("writes", "facts", "said"), [
+    ("beside", "reads_from_bytes = 4096\nreads_to_bytes = 131072", "99.1 % of the bytes are in reads of other sizes"),
+    ("none", "reads_from_bytes = 4096\nreads_to_bytes = 131072", None),
+    ("beside", "reads_from_bytes = 4096\nreads_to_bytes = 1048576", None),
+    ("beside", "reads_from_bytes = 4096\nreads_to_bytes = 1048576\nslowdown_by_writes_open = 1", "several models"),
+    ("beside", "reads_from_bytes = 4096\nreads_to_bytes = 1048576\nwritten_bytes = 1000000", "at most 1.00 MB"),
+    ("beside", "reads_from_bytes = 4096\nreads_to_bytes = 1048576\nwritten_bytes = 1000000000", None),
+    ("beside", "runs = 2", "with few writes"),
+    ("none", "runs = 2", None),
+    ("own", "runs = 2", "with few writes"),
+    ("own", "reads_from_bytes = 4096\nreads_to_bytes = 131072", "of other sizes"),
+    ("own", "reads_from_bytes = 4096\nreads_to_bytes = 1048576", None)])
 def test_a_replay_beside_writes_says_if_the_drive_was_not_fitted_to_such_reads(
-        command_server, tmp_path, background, facts, said):
-    load = write_load(tmp_path / "load.parquet", 6, [1 << 20] * 15 + [131072], 50_000)
+        command_server, tmp_path, writes, facts, said):
+    load = write_load(tmp_path / "load.parquet", 6, [1 << 20] * 15 + [131072], 50_000,
+                      writes=0.2 if writes == "own" else 0.0)
     (tmp_path / "drive.toml").write_text('size = "8GiB"\nclock = "virtual"\nread_bandwidth = "500MB/s"\n'
                                          f"[fitted]\n{facts}\n")
     run_blkreel(command_server, tmp_path, "replay", load, "--on", f"nil:{tmp_path}/drive.toml", "-o", "run",
-                *background)
+                *(BACKGROUND if writes == "beside" else BACKGROUND[:2]))
     reasons = {reason["code"]: reason["text"]
                for reason in open_trace(tmp_path / "run").metadata["run"]["verdict"]["reasons"]}
     assert said in reasons["slowdown_not_fitted"] if said else "slowdown_not_fitted" not in reasons

@@ -422,7 +422,7 @@ def test_a_queue_deeper_than_that_of_the_runs_is_a_limit(fitted, place, blkreel)
     """The load time of 64 reads at once was 67 % too short on a drive of 8 channels, and the printed error 0.1 %."""
     assert tomllib.loads(fitted.read_text())["fitted"]["reads_in_flight"] <= 3
     rows = np.arange(2000)
-    limits = {}
+    limits, replayed = {}, {}
     for depth in (1, 64):
         waited_on = np.maximum(rows - depth, -1)
         trace = new_trace(place / f"depth-{depth}.parquet", {}, submit_ns=rows // depth * 100_000, latency_ns=100_000,
@@ -430,7 +430,11 @@ def test_a_queue_deeper_than_that_of_the_runs_is_a_limit(fitted, place, blkreel)
                           think_ns=0)
         (prediction,) = json.loads(blkreel("predict", trace, fitted, "--json").stdout)["predictions"]
         limits[depth] = prediction["limits"]
-    assert limits[1] == []
+        blkreel("replay", trace, "--on", f"nil:{fitted}", "-o", place / f"depth-{depth}", "--pace", "dependent")
+        replayed[depth] = [reason["text"] for reason in open_trace(place / f"depth-{depth}").account.verdict["reasons"]
+                           if reason["code"] == "depth_not_fitted"]
+    assert limits[1] == replayed[1] == []
     (limit,) = limits[64]
+    assert replayed[64] == [limit]
     assert re.match(r"load time and read p99 uncertain: 9\d(\.\d)? % of the reads are among more than \d in flight",
                     limit)
