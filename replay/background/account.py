@@ -77,6 +77,11 @@ class BackgroundTotals:
         return min(1.0, max(self._bytes_until(int(end_ns)) / int(due) for end_ns, due in
                             zip(ends_ns, due_bytes, strict=True)))
 
+    def _percentile_ns(self, per_mille: int) -> int | None:
+        """None where fewer than 10 lie beyond it, as of all percentiles."""
+        enough = self._latency.total * (1000 - per_mille) >= 10 * 1000
+        return self._latency.percentile_ns(per_mille) if enough else None
+
     def account(self, end_ns: int, lead_ns: int, *, is_final: bool) -> metadata_types.Background:
         """is_final: False of a run that goes on, without the share reached, which reads the plan again."""
         background, duration_ns = self._background, max(0, end_ns - self._begin_ns)
@@ -87,7 +92,7 @@ class BackgroundTotals:
             reached_bytes_s=self._bytes_until(end_ns) * 10**9 / duration_ns if duration_ns else None,
             reached_share=self._reached_share(end_ns) if is_final and duration_ns else None,
             outstanding_share=self._outstanding.until(end_ns) / duration_ns if duration_ns else None,
-            latency_p50_ns=self._latency.percentile_ns(500), latency_p99_ns=self._latency.percentile_ns(990),
+            latency_p50_ns=self._percentile_ns(500), latency_p99_ns=self._percentile_ns(990),
             phase=background.phase, period_ns=background.period_ns, lead_ns=lead_ns)
 
 

@@ -86,6 +86,8 @@ def _table(with_background: Sequence[Datum], measure: Metric, alone: Metric, tit
             "reached": usable(entry, BACKGROUND_REACHED), "rate": _worst(entry, "reached_bytes_s", min, 1e6),
             "background_p99": _worst(entry, "latency_p99_ns", max), **exposure_values(entry), "runs": entry["n"]}
         why = {name: "not measured" for name, value in values.items() if value is None}
+        if values["background_p99"] is None and values["rate"]:
+            why["background_p99"] = "n too small: fewer than 1,000 I/Os"
         if withheld := without_slowdown(entry):
             why |= {name: withheld for name in ("alone", "slowdown") if values[name] is None}
         if entry["n"] < ENOUGH_RUNS and slowdown["value"] is not None:

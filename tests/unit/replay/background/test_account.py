@@ -22,15 +22,18 @@ def batch(rows):
     return columns | {name: columns[name] * MS for name in ("submit_ns", "complete_ns")}
 
 
+def background(spans):
+    return SimpleNamespace(
+        number=1, counted_op="write", sha256=lambda: None, spec=SimpleNamespace(text="a"), words=lambda: "a",
+        part=Part(0, 1), asked_bytes_s=1.0, phase=0.0, period_ns=None,
+        due_bytes=lambda begin_ns, ends_ns: spans.append((begin_ns, ends_ns[0], ends_ns[-1])) or 220 + ends_ns * 0)
+
+
 @pytest.mark.parametrize("batch_rows", [1, len(ROWS)])
 def test_what_counts_is_what_completed_while_the_foreground_ran(batch_rows):
     """One write is in flight at the begin and one at the end, one failed, and one is of another stream."""
     spans = []
-    background = SimpleNamespace(
-        number=1, counted_op="write", sha256=lambda: None, spec=SimpleNamespace(text="a"), words=lambda: "a",
-        part=Part(0, 1), asked_bytes_s=1.0, phase=0.0, period_ns=None,
-        due_bytes=lambda begin_ns, ends_ns: spans.append((begin_ns, ends_ns[0], ends_ns[-1])) or 220 + ends_ns * 0)
-    backgrounds = Backgrounds([background], S, S)
+    backgrounds = Backgrounds([background(spans)], S, S)
     for begin in range(0, len(ROWS), batch_rows):
         backgrounds.add(batch(ROWS[begin:begin + batch_rows]), {"complete_ns": np.array([1600 * MS])})
     backgrounds.add(None, {"complete_ns": np.array([2 * S])})
@@ -41,5 +44,16 @@ def test_what_counts_is_what_completed_while_the_foreground_ran(batch_rows):
     assert (account["ios"], account["bytes"]) == (5, 1111)
     assert (account["reached_bytes_s"], account["reached_share"]) == (110, 0.5)
     assert account["outstanding_share"] == (100 + 250 + 100) / 1000
-    # Of 200, 250 and 200 ms, rounded down by at most 1/1024.
-    assert 200 * MS * 1023 / 1024 <= account["latency_p50_ns"] <= 200 * MS
+
+
+@pytest.mark.parametrize(("times", "has_p50", "has_p99"), [(6, False, False), (7, True, False), (333, True, False),
+                                                           (334, True, True)])
+def test_a_percentile_has_ten_writes_beyond_it(times, has_p50, has_p99):
+    """The rows have three writes that count, of 200, 250 and 200 ms."""
+    backgrounds = Backgrounds([background([])], S, S)
+    backgrounds.add(batch(ROWS * times), {"complete_ns": np.array([2 * S])})
+    (account,) = backgrounds.account(is_final=True)
+    for name, is_given, expected_ms in (("p50", has_p50, 200), ("p99", has_p99, 250)):
+        value_ns = account[f"latency_{name}_ns"]
+        # Rounded down by at most 1/1024.
+        assert expected_ms * MS * 1023 / 1024 <= value_ns <= expected_ms * MS if is_given else value_ns is None

@@ -144,7 +144,7 @@ def test_the_background_runs_until_the_foreground_ends_on_its_own_part(load, tmp
     assert written["bytes"] == background["length_bytes"].sum()
     assert written["reached_bytes_s"] == pytest.approx(during["length_bytes"].sum() * 1e9 / duration_ns)
     assert written["reached_share"] == 1 and written["asked_bytes_s"] == 10e6
-    assert written["latency_p99_ns"] == 100 * US + 25
+    assert (written["latency_p50_ns"], written["latency_p99_ns"]) == (100 * US + 25, None), "of 98 writes"
     assert written["outstanding_share"] == pytest.approx(0.01, rel=0.05)
 
 
