@@ -9,8 +9,9 @@ from blkreel.traces.format.trace import Trace
 
 from .export_format import Columns, check_export_state, device_names
 
-# Process and thread numbers of Linux are below 2^22. Tracks without a thread have numbers from here on.
-_FIRST_NUMBER = 1 << 24
+# Above all thread ids of a trace: an import or a merge gives threads numbers that no kernel has. Tracks without a
+# thread have numbers from here on.
+_FIRST_NUMBER = 1 << 31
 _TRACK_BYTES, _LANE_BYTES = 800, 260  # of what is stored of a device or thread, and of each of its lanes
 
 

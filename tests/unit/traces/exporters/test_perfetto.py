@@ -146,3 +146,14 @@ def test_an_io_before_the_time_0_is_left_out(tmp_path, exported):
     path, account = exported(open_trace(write_trace(tmp_path / "w.parquet", submit_ns=[-5, *range(6)])), "perfetto")
     assert account.omitted == {"submitted before the time 0 of the trace": 1}
     assert sorted(of_rows(Read(path))[0]) == [1, 2, 3, 4, 5, 6]
+
+
+def test_threads_with_numbers_beyond_those_of_a_kernel_have_tracks_of_their_own(tmp_path, exported):
+    """An import gives processes numbers from 2^24 on, and a merge threads; they were taken for devices."""
+    tid = [1 << 24, (1 << 24) + 1, -1, 41, 1 << 24, (1 << 31) - 1, 42]
+    path, account = exported(open_trace(write_trace(tmp_path / "w.parquet", tid=tid)), "perfetto")
+    read = Read(path)
+    assert account.records == read.packets
+    full, copies = of_rows(read)
+    assert [read.tracks[full[row][0]].thread.tid for row in range(7)] == [max(number, 0) for number in tid]
+    assert {read.title(copies[row][0]).split()[0] for row in copies} == {"nvme0n1", "disk_two"}
