@@ -94,7 +94,7 @@ class _Iolog(SourceFormat):
                 time, time_valid = np.where(action == _WAIT, value, np.uint64(0)), (action != _WAIT) | value_valid
             else:
                 time, time_valid = lines.integers(*lines.field(0, at))
-            valid = (action != _UNKNOWN) & time_valid & (time < 1 << 41)
+            valid = (action != _UNKNOWN) & time_valid & (time < TIME_LIMIT_NS // _UNIT_NS[self.version])
             # Syncs have no extent in some versions.
             valid &= ~is_io | (action == OPS["flush"]) | value_valid & length_valid \
                 & (value < 1 << 63) & (length < 1 << 63)

@@ -41,6 +41,11 @@ def test_a_time_that_goes_back_is_no_delay(run, last_ns, text):
     assert frame.submit_ns.tolist() == [0, 0, last_ns] and frame.offset_bytes.tolist() == [0, 512, 0]
 
 
+def test_an_iolog_may_last_for_years(run):
+    frame, result = run(b"fio version 3 iolog\n1 /d read 0 512\n31536000000001 /d read 512 512\n")
+    assert frame.submit_ns.tolist() == [0, 365 * 86_400 * 10**9] and not result.metadata["ledger"]["rejected"]
+
+
 def test_an_iolog_without_times_says_so(run):
     _, result = run(b"fio version 2 iolog\n/d read 0 512\n/d write 512 512\n")
     assert any("has no times" in text for text in result.metadata["import_warnings"])
