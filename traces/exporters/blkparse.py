@@ -1,6 +1,7 @@
 """Text of blkparse in its default format: `major,minor cpu sequence seconds pid action rwbs sector + sectors [name]`.
 
-The lines are those that blkparse prints for the binary export of the same trace.
+The lines are those that blkparse prints for the binary export of the same trace, but for I/Os below a sector, which it
+prints as I/Os without an extent.
 """
 
 from typing import IO
@@ -20,7 +21,7 @@ _NS_PER_S = 10**9
 
 
 def _write(trace: Trace, file: IO[bytes], account: Account) -> None:
-    events = BlockEvents(trace, account)
+    events = BlockEvents(trace, account, whole_sectors=True)
     names = {tid: _printed_name(name) for tid, name in thread_names(trace).items() if tid > 0 and name}
     for part in events:
         file.write(joined(_lines(part, events.start_ns, names)))

@@ -32,10 +32,12 @@ class BlockEvents:
     start_ns: time of the first event, on the clock of `epoch_ns`. The queue event of a flush is left out: the kernel
     queues flushes with the writes that need them, and readers would pair them with another flush. So would they pair
     an I/O without a completion with that of a later one at its place, and those with the ones after them.
+    whole_sectors: whether the format has lengths in sectors.
     """
 
     trace: Trace
     account: Account
+    whole_sectors: bool = False
     start_ns: int = 0
     _origin_ns: int = 0
     _longest_queue_ns: int = 0
@@ -87,14 +89,19 @@ class BlockEvents:
         unaligned = (columns["offset_bytes"] % SECTOR_BYTES != 0) & ~is_op(columns, *WITHOUT_DATA) & ~outside
         unsupported = self.account.omit_ops(columns, (*ZONE_MANAGEMENT, *CHECKS))
         empty = (columns["length_bytes"] == 0) & ~flush & ~unsupported
+        short = (columns["length_bytes"] < SECTOR_BYTES) & ~(flush | unsupported | empty | unaligned)
+        short &= self.whole_sectors
         unpaired = np.isin(np.arange(first_row, first_row + len(flush)), self._unpaired) & ~(
-            outside | unaligned | unsupported | empty)
+            outside | unaligned | unsupported | empty | short)
         self.account.omit("an unseen completion, which readers would mix up with a later I/O", unpaired)
         self.account.omit("length_bytes of 4 GiB and more", outside)
         self.account.omit("length_bytes is 0", empty)
         self.account.omit("offset_bytes between sectors", unaligned)
-        mask = ~(outside | unaligned | empty | unsupported | unpaired)
+        self.account.omit(f"length_bytes below {SECTOR_BYTES}", short)
+        mask = ~(outside | unaligned | empty | unsupported | unpaired | short)
         rows = chosen(columns, mask)
+        if self.whole_sectors:
+            self.account.lose(f"length_bytes below {SECTOR_BYTES}", rows["length_bytes"] % SECTOR_BYTES != 0)
         self.account.lose_columns(rows, _EXPRESSED, _EVENT_FLAGS)
         for name in ("write_zeroes", "zone_append"):
             self.account.lose(f"op {name}, as a write", is_op(rows, name))

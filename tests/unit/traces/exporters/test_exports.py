@@ -102,6 +102,16 @@ def test_an_unseen_completion_does_not_shift_the_latencies_of_later_ios(exported
     assert back.latency_ns.tolist() == [700, 800, 900, *([-1, -1] if op else [-1])]
 
 
+def test_lines_of_blkparse_have_whole_sectors(tmp_path, exported):
+    opened = open_trace(new_trace(tmp_path / "t.parquet", {}, length_bytes=np.array([100, 512, 700]), latency_ns=5))
+    path, account = exported(opened, "blkparse")
+    assert account.omitted == {"length_bytes below 512": 1}
+    assert account.not_expressed == {"length_bytes below 512": 1}
+    back = open_trace(import_recording([path], tmp_path / "back.parquet").path).table().to_pandas()
+    assert back.length_bytes.tolist() == [512, 512] and back.offset_bytes.tolist() == [4096, 8192]
+    assert not exported(opened, "blktrace")[1].not_expressed
+
+
 def test_blktrace_events_by_hand(trace, exported):
     path, account = exported(trace, "blktrace")
     data, events = path.read_bytes(), []
