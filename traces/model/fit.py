@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 
 from blkreel.common.errors import UsageError
-from blkreel.common.units import format_ns
+from blkreel.common.units import counted, format_ns
 from blkreel.traces.format.check import check_order
 from blkreel.traces.format.metadata_types import COARSE_CLOCK_NS
 from blkreel.traces.format.names import devices_listed
@@ -33,7 +33,7 @@ def modeled_trace(trace: Trace, device: int | None = None,
     and for several devices of which none is chosen.
     """
     check_order(trace)
-    ios, capacity_bytes = _extent(trace, device)
+    ios, capacity_bytes, unusual = _extent(trace, device)
     measurement = measured(_rows(trace, device, progress), capacity_bytes, ios, sampled_ios(trace.footer.size_bytes))
     model = fit_model(measurement)
     model.clock = {key: int(trace.metadata[key]) for key in CLOCK_KEYS if trace.metadata.get(key)}
@@ -42,6 +42,9 @@ def modeled_trace(trace: Trace, device: int | None = None,
         notes.append(f"the times of the trace have steps of {format_ns(step_ns)}: shorter gaps are not known")
     if not model.has_latency():
         notes.append("the trace has no latencies: the model has none, and no I/Os in flight")
+        del unusual["without a recorded completion"]
+    notes += [f"{counted(count, 'I/O')} of the trace {what}: all of the model complete without errors"
+              for what, count in unusual.items() if count]
     return model, notes
 
 
@@ -66,11 +69,12 @@ def fit_model(measurement: Measurement) -> WorkloadModel:
         {key: value for key, value in properties(measurement).items() if value is not None})
 
 
-def _extent(trace: Trace, device: int | None) -> tuple[int, int]:
-    """The I/Os, and the end of the highest one."""
+def _extent(trace: Trace, device: int | None) -> tuple[int, int, dict[str, int]]:
+    """The I/Os, the end of the highest one, and how many of them a model does not have, by what they did."""
     ios, end_bytes, located = 0, 0, 0
+    unusual = {"failed": 0, "without a recorded completion": 0}
     devices: Counter[int] = Counter()
-    for batch in trace.batches(["offset_bytes", "length_bytes", "op", "device"]):
+    for batch in trace.batches(["offset_bytes", "length_bytes", "op", "device", "latency_ns", "status"]):
         columns = {name: batch[name].to_numpy() for name in batch.schema.names}
         if zoned := set(np.unique(columns["op"]).tolist()) & {OPS[name] for name in ZONE_OPS}:
             raise UsageError(f"{trace.name} has operations on zones, and a model has no write pointers: "
@@ -80,6 +84,8 @@ def _extent(trace: Trace, device: int | None) -> tuple[int, int]:
         devices.update(dict(zip(numbers.tolist(), counts.tolist(), strict=True)))
         rows = columns["device"] == device if device is not None else np.ones(batch.num_rows, bool)
         ios += int(rows.sum())
+        unusual["failed"] += int((columns["status"][rows] != 0).sum())
+        unusual["without a recorded completion"] += int((columns["latency_ns"][rows] < 0).sum())
         rows &= (columns["length_bytes"] > 0) & ~np.isin(columns["op"], [OPS[op] for op in NO_OFFSET])
         located += int(rows.sum())
         end_bytes = max(end_bytes, int((columns["offset_bytes"] + columns["length_bytes"])[rows].max(initial=0)))
@@ -96,7 +102,7 @@ def _extent(trace: Trace, device: int | None) -> tuple[int, int]:
     if not located:
         raise UsageError(f"{trace.name} has no I/O with data: only flushes or I/Os of 0 bytes",
                          f"see what the trace has: blkreel info {trace.name}")
-    return ios, end_bytes
+    return ios, end_bytes, unusual
 
 
 def _rows(trace: Trace, device: int | None, progress: Callable[[int], None]) -> Iterator[Columns]:

@@ -5,7 +5,8 @@ from pathlib import Path
 
 import numpy as np
 
-from blkreel.traces.format.schema import OPS, TRACE_SCHEMA, Metadata
+from blkreel.common.errors import UsageError
+from blkreel.traces.format.schema import OPS, TIME_LIMIT_NS, TRACE_SCHEMA, Metadata
 from blkreel.traces.transform.carry import WRITER
 from blkreel.traces.transform.output import TransformOutput
 from blkreel.traces.transform.rows import filled
@@ -20,8 +21,11 @@ _MOST_WAITING = 1 << 22  # transitions of one walk
 
 
 def generated(model: WorkloadModel, seed: int, ios: int | None = None) -> Iterator[Columns]:
-    """The I/Os in order of submission, in batches. ios: how many; None: as many as the trace had."""
-    left = model.ios if ios is None else ios
+    """The I/Os in order of submission, in batches. ios: how many; None: as many as the trace had.
+
+    Raises UsageError for more than a trace has times for.
+    """
+    made, left = 0, model.ios if ios is None else ios
     random = np.random.Generator(np.random.PCG64(seed))
     states, places = _States(model, random), Places(model, random)
     gaps, latencies = _Gaps(model), _Latencies(model)
@@ -36,11 +40,16 @@ def generated(model: WorkloadModel, seed: int, ios: int | None = None) -> Iterat
         gaps_ns = gaps.draw(gap_class[path], random)
         if first:
             gaps_ns[0], first = 0, False
-        submit_ns = now_ns + np.cumsum(gaps_ns)
-        now_ns = int(submit_ns[-1])
         offset_bytes, length_bytes = places.draw(op, sequential[path])
+        latency_ns = latencies.draw(op, length_bytes, random)
+        beyond = np.cumsum(gaps_ns, dtype=float) + latency_ns >= TIME_LIMIT_NS - now_ns
+        if beyond.any():
+            raise UsageError("the I/Os of the model last longer than a trace can: 73 years",
+                             f"make fewer: --ios {max(2, (made + int(np.argmax(beyond))) // 2)}")
+        submit_ns = now_ns + np.cumsum(gaps_ns)
+        now_ns, made = int(submit_ns[-1]), made + len(path)
         yield {"submit_ns": submit_ns, "op": op, "offset_bytes": offset_bytes, "length_bytes": length_bytes,
-               "latency_ns": latencies.draw(op, length_bytes, random)}
+               "latency_ns": latency_ns}
 
 
 def write_generated(model: WorkloadModel, output: Path, *, seed: int, ios: int | None = None, force: bool = False,

@@ -252,7 +252,24 @@ def test_one_of_several_devices_and_no_latencies(tmp_path):
     path = new_trace(tmp_path / "t.parquet", {}, device=[0, 1, 1, 1], op=[0, 1, 1, 0], latency_ns=-1)
     model, notes = modeled_trace(open_trace(path), 1)
     assert model.ios == 3 and model.properties["write_share"] == pytest.approx(2 / 3)
-    assert "no latencies" in notes[0]
+    assert len(notes) == 1 and "no latencies" in notes[0]
+
+
+def test_errors_and_missing_completions_are_counted(tmp_path):
+    path = new_trace(tmp_path / "t.parquet", {}, latency_ns=np.array([-1, 5, 5, 5]), status=np.array([0, -5, -5, 0]))
+    _, notes = modeled_trace(open_trace(path))
+    assert [note.split(":")[0] for note in notes] == [
+        "2 I/Os of the trace failed", "1 I/O of the trace without a recorded completion"]
+
+
+def test_ios_beyond_the_times_of_a_trace_are_refused(tmp_path):
+    """A trace of them was written, and was invalid."""
+    model, _ = modeled_trace(open_trace(new_trace(tmp_path / "t.parquet", submit_ns=np.arange(100) * 26 * 10**12)))
+    with pytest.raises(UsageError, match="73 years") as refused:
+        write_generated(model, tmp_path / "made.parquet", seed=1, ios=100_000)
+    assert not (tmp_path / "made.parquet").exists()
+    write_generated(model, tmp_path / "made.parquet", seed=1, ios=int(refused.value.remedy.split()[-1]))
+    assert not check(open_trace(tmp_path / "made.parquet")).errors
 
 
 @pytest.mark.parametrize("clock", [{"clock_resolution_ns": 10**9}, {"clock_resolution_ns": 1, "times_step_ns": 10**9}])
