@@ -3,7 +3,7 @@
 import duckdb
 import numpy as np
 import pytest
-from documented import blocks
+from documented import blocks, run_blkreel
 
 import blkreel
 
@@ -84,6 +84,19 @@ def test_a_examples(ask, examples):
         ours = blkreel.open(examples / "runs" / name).metrics.loc["read"]
         assert result.loc[name, ["reads", "bytes", "p99_ns"]].tolist() == [ours.ops, ours.bytes, ours.latency_p99_ns]
     assert result.index.tolist() == ["fast", "slow"]
+
+
+def test_io_beside_the_workload_is_in_no_query_of_runs(examples, tmp_path, command_server, monkeypatch):
+    """Rows of a background name rows of another trace, so that a join multiplied the pairs."""
+    run_blkreel(command_server, tmp_path, "replay", examples / "game.parquet", "--on", "nil:64GiB,clock=virtual",
+                "--pace", "dependent", "--background", examples / "game.parquet", "-o", "runs/slow")
+    (tmp_path / "runs/fast").symlink_to(tmp_path / "runs/slow")
+    (tmp_path / "game.parquet").symlink_to(examples / "game.parquet")
+    monkeypatch.chdir(tmp_path)
+    reads = blkreel.open("runs/slow").metrics.ops["read"]
+    pairs, threads = (duckdb.sql(query).df() for query in QUERIES["Two runs, I/O by I/O"])
+    assert pairs.pairs.tolist() == [reads] and threads.reads.sum() == reads
+    assert set(duckdb.sql(QUERIES["A directory of runs"][0]).df().reads) == {reads}
 
 
 def test_metadata_of_a_file(ask, examples):
