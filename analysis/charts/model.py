@@ -21,7 +21,7 @@ FORMATS = ("p", "text", "verdict", "count", "number", "time", "size", "rate", "b
 
 @dataclass(frozen=True)
 class Column:
-    """key: of the value in a row, with its unit where it has one (`wait_ns`): the CSV's header.
+    """key: of the value in a row, with its unit where it has one (`wait_ns`).
 
     formula: in words and symbols. recompute: the command that prints this number, with RUN in place of the run (a row's
     `path`); for several runs, `blkreel compare RUN RUN …` replaces `blkreel report RUN`.
@@ -35,6 +35,15 @@ class Column:
     formula: str = ""
     recompute: str = ""
     better: str = ""
+
+    @property
+    def header(self) -> str:
+        """In CSV: the key, with the unit behind it where it does not end in one. Shares and changes are unrounded: 0.5
+        is 50 %."""
+        unit = {"time": "ns", "size": "bytes", "block": "bytes", "rate": "mb_s", "share": "", "change": ""}.get(
+            self.format, self.unit)
+        unit = unit.replace("/", "_").replace("°", "").replace(" ", "_").lower()
+        return self.key if not unit or self.key.replace("_per_", "_").endswith(unit) else f"{self.key}_{unit}"
 
 
 @dataclass(frozen=True)

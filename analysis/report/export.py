@@ -195,7 +195,7 @@ def as_csv(table: model.Table) -> str:
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow([*(["group"] if grouped else []), *(["drive"] if of_entry else []),
-                     *(header(column) for column in table.columns)])
+                     *(column.header for column in table.columns)])
     for row in table.rows:
         writer.writerow([*([_cell(row.group)] if grouped else []), *([_cell(row.entry)] if of_entry else []),
                          *(_cell(row.values.get(column.key)) for column in table.columns)])
@@ -208,14 +208,6 @@ def _cell(value: Any) -> Any:
         return "" if value is None else value
     text = printable(value)
     return f"'{text}" if text.startswith(("=", "+", "-", "@")) else text
-
-
-def header(column: model.Column) -> str:
-    """The key, with the unit behind it where it does not end in one. Shares and changes are unrounded: 0.5 is 50 %."""
-    unit = {"time": "ns", "size": "bytes", "block": "bytes", "rate": "mb_s", "share": "", "change": ""}.get(
-        column.format, column.unit)
-    unit = unit.replace("/", "_").replace("°", "").replace(" ", "_").lower()
-    return column.key if not unit or column.key.endswith(unit) else f"{column.key}_{unit}"
 
 
 def as_json(chart: model.Chart) -> dict[str, Any]:

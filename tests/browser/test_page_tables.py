@@ -2,9 +2,15 @@
 
 import csv
 import io
+from dataclasses import replace
 
 import pytest
+from page_reader import without_pictures
 from synthetic_pages import made
+
+from blkreel.analysis.charts.model import Chart, Column, Row, Section, Table
+from blkreel.analysis.report.export import as_csv
+from blkreel.analysis.report.html.rendering import render_page
 
 pytestmark = pytest.mark.browser
 PAGE = made(8, paces=1, steps=60)
@@ -89,15 +95,30 @@ def test_csv_holds_raw_values_under_keys(eight, id_):
         eight.get_by_role("button", name=f"Download CSV: {table.caption}").click()
     assert told.value.suggested_filename == f"{id_}.csv"
     header, *lines = csv.reader(io.StringIO(told.value.path().read_text(encoding="utf-8")))
-    keys = [each.key for each in table.columns]
+    keys, titles = [each.key for each in table.columns], [each.header for each in table.columns]
     grouped = any(row.group for row in table.rows)
-    assert header == (["group", *keys] if grouped else keys)
+    assert header == (["group", *titles] if grouped else titles)
     wanted = [["" if (value := row.values.get(key)) is None else str(value) for key in keys] for row in table.rows]
     if grouped:
         wanted = [[row.group, *line] for row, line in zip(table.rows, wanted, strict=True)]
     assert sorted(lines) == sorted(wanted)
     if not grouped:
         assert lines == wanted
+
+
+def test_csv_of_a_page_is_that_of_the_command(reader, tmp_path):
+    """A column of ns had the heading `ios`, names were formulas, and the last text of a row ended in a line break."""
+    table = Table("Odd values", (Column("name", "Name"), Column("ios", "Time", "time"), Column("note", "Note")), (
+        Row({"name": "=1+1", "ios": 33, "note": "a b"}), Row({"name": "b", "ios": -5, "note": "@x"})))
+    path = tmp_path / "odd.html"
+    with without_pictures():
+        path.write_text(render_page(replace(made(1, paces=1, steps=60), sections=(
+            Section("s0", "Odd", (Chart("odd", "Odd", table),)),))), encoding="utf-8")
+    page = reader.open(path)
+    with page.expect_download() as download:
+        page.get_by_role("button", name="Download CSV: Odd values").click()
+    assert download.value.path().read_text(encoding="utf-8") == as_csv(table) == (
+        "name,ios_ns,note\n'=1+1,33,a b\nb,-5,'@x\n")
 
 
 def test_csv_is_copied_as_shown_whatever_the_browser_lets_a_file_do(eight):

@@ -3,14 +3,19 @@ import { columnsOf, raw, shownRows } from "./tables.js";
 
 // Tables as CSV: the visible rows in their order, unrounded values, keys with their units as the header.
 
+// A name that a spreadsheet would take for a formula begins with an apostrophe.
+const withoutFormula = (text) => (/^[=+\-@]/.test(text) ? `'${text}` : text);
+
+const cellText = (cell) => (cell.dataset.v === undefined ? withoutFormula(raw(cell)) : raw(cell));
+
 const quoted = (text) => (/[",\n\r]/.test(text) ? `"${text.replaceAll('"', '""')}"` : text);
 
 export function csv(table) {
   const grouped = Boolean(one("tr.group", table));
   const lines = [[...(grouped ? ["group"] : []), ...columnsOf(table).map((column) => column.dataset.key)]];
   for (const row of shownRows(table)) {
-    const group = grouped ? [one("tr.group span", row.parentNode)?.textContent.trim() ?? ""] : [];
-    lines.push([...group, ...[...row.cells].map(raw)]);
+    const group = grouped ? [one("tr.group span", row.parentNode)?.textContent.trim() ?? ""].map(withoutFormula) : [];
+    lines.push([...group, ...[...row.cells].map(cellText)]);
   }
   return lines.map((line) => `${line.map(quoted).join(",")}\n`).join("");
 }

@@ -13,7 +13,7 @@ const rowsOf = (body) => [...body.rows].filter((row) => !row.classList.contains(
 export function raw(cell) {
   if (!cell || one(".none", cell)) return "";
   if (cell.dataset.v !== undefined) return cell.dataset.v;
-  return (one(".name", cell) ?? cell.firstChild)?.textContent ?? "";
+  return (one(".name", cell) ?? cell.firstChild)?.textContent.trim() ?? "";
 }
 
 export function columnsOf(table) {

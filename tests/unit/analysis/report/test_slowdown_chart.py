@@ -3,7 +3,6 @@
 import pytest
 
 from blkreel.analysis.report.charts.slowdown import slowdown
-from blkreel.analysis.report.export import header
 
 
 def entry(label, paired=None):
@@ -43,7 +42,7 @@ def test_the_exposure_stands_beside_the_slowdown_and_the_reason_beside_a_missing
     chart = slowdown([exposed, unexposed], "slowdown")
     (row,) = chart.table.rows
     assert (row.values["beside_share"], row.values["met_share"], row.values["background_rate"]) == (0.9, 0.1, 110)
-    assert [header(column) for column in chart.table.columns if column.format == "share"] == [
+    assert [column.header for column in chart.table.columns if column.format == "share"] == [
         "beside_share", "met_share"], "0.9 is not 0.9 %"
     assert chart.notes == ("Without a value: b: writes beside 0.2 % of the reads.",)
 
