@@ -227,10 +227,13 @@ def _columns(conditions: Sequence[Condition]) -> tuple[Condition, ...]:
 
 def _drive(label: str, rows: list[Row], drives_file: DrivesFile | None) -> SiteDrive:
     newest, units = rows[-1], {row["unit"] for row in rows} - {""}
-    firmware = dict.fromkeys(row["firmware"] for row in rows if row["firmware"])
-    facts: dict[str, Any] = {"model": newest["model"], "firmware": ", ".join(firmware),
+
+    def all_of(column: str) -> str:
+        return ", ".join(dict.fromkeys(row[column] for row in rows if row[column]))
+
+    facts: dict[str, Any] = {"model": all_of("model"), "firmware": all_of("firmware"),
                              "units": str(len(units)) if len(units) > 1 else "",
-                             "interface": newest["interface"], "kind": newest["drive_kind"]}
+                             "interface": all_of("interface"), "kind": all_of("drive_kind")}
     from_file = drives_file.find(label, newest["model"] or "") if drives_file else None
     if drives_file:
         facts |= drives_file.facts(label, newest["model"] or "")

@@ -76,8 +76,8 @@ def pair_path(*drives: SiteDrive) -> str:
 def pairs_of(content: Content) -> list[tuple[SiteDrive, SiteDrive]]:
     """Drives with a page of their own, in the order of the overview. Both have a result under one condition."""
     drives = content.drives
-    named = {name: number for number, drive in enumerate(drives) for name in (drive.facts.get("model"), drive.label)
-             if name}
+    named = {name: number for number, drive in enumerate(drives)
+             for name in (*(row["model"] for row in drive.rows), drive.label) if name}
     pairs = {}
     for number, drive in enumerate(drives):
         beside = range(number + 1, len(drives)) if len(drives) <= MOST_WITH_ALL_PAIRS else [

@@ -395,12 +395,14 @@ def test_results_that_differ_in_an_input_are_no_repetitions(own, account, words)
 def test_a_label_of_several_units_names_them(own):
     """The facts were those of the newest result, and the value of all."""
     for number, unit, firmware in ((903, "1a", "1.0"), (904, "2b", "2.0")):
-        drive = {**own.run["drive"], "unit": unit, "firmware": firmware, "capacity_bytes": number * 10**9}
+        drive = {**own.run["drive"], "unit": unit, "firmware": firmware, "capacity_bytes": number * 10**9,
+                 "model": f"Model {number}"}
         result = result_of(own.run, number, "Slow", WORKLOADS[0], 0.25)
         put(own.catalog, variant(result, number, label="Slow", drive=drive))
     build(own.catalog, own.site)
     words = " ".join(re.sub(r"<[^>]*>", " ", page_of(own.site, "drives", "slow").read_text()).split())
     assert re.search(r"firmware [^ ]*,? ?1\.0, 2\.0", words) and "903 GB, 904 GB" in words
+    assert "Model 903, Model 904" in words
 
 
 def test_a_page_has_the_verdict_of_its_own_results(own):
