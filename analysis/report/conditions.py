@@ -383,6 +383,7 @@ def _resolved(condition: Condition, drives: list[_Drive]) -> str:
     if len(matches) == 1:
         if runs and (metric := find(matches[0])):
             _check_pace(condition, metric, drives[0].paces)
+            return _in_unit(condition, metric.key)
         return _in_unit(condition, matches[0])
     if matches:
         raise UsageError(f"--fail-if {condition.text!r}: {name!r} may be {', '.join(matches[:6])}",

@@ -174,7 +174,7 @@ def test_a_percentile_of_too_few_is_not_passed():
     ("writer_state > 1", "writer_state is not a number"), ("bytes > 1KiB", None)])
 def test_unknown_figures_name_the_nearest(text, says):
     if says is None:
-        assert check(text, entry("base", EVEN), entry("new", EVEN))[0].metric == "read.bytes"
+        assert check(text, entry("base", EVEN), entry("new", EVEN))[0].metric == "read_bytes"
         return
     with pytest.raises(UsageError, match=says):
         check(text, entry("base", EVEN), entry("new", EVEN))
@@ -253,7 +253,7 @@ def runs(tmp_path_factory):
 
 def test_a_withheld_metric_and_a_simulated_drive_decide_nothing(blkreel, tmp_path):
     runs = [write_run(tmp_path / name, name, read_us=read_us, seed=seed, seconds=6, withheld=withheld, simulated=True)
-            for name, read_us, seed, withheld in (("old", 90, 1, ()), ("new", 120, 4, ("read_p99",)))]
+            for name, read_us, seed, withheld in (("old", 90, 1, ()), ("new", 120, 4, ("read_p90", "read_p99")))]
 
     def run(condition, *more):
         done = blkreel("compare", *runs, "--fail-if", condition, *more, check=False)
@@ -264,9 +264,11 @@ def test_a_withheld_metric_and_a_simulated_drive_decide_nothing(blkreel, tmp_pat
     assert run("read_p50 > +10%", "--allow-simulated")[0] == 4
     code, stderr = run("read_p99 > +10%", "--allow-simulated")
     assert code == 3 and "read_p99 of new is withheld" in stderr
-    assert run("read_p99 > 1ns", "--allow-simulated")[0] == 3
+    for name in ("read_p99", "read_p90", "read.latency.p90"):
+        code, stderr = run(f"{name} > 1ns", "--allow-simulated")
+        assert code == 3 and f"read_{name[-3:]} of new is withheld" in stderr
     shown = json.loads(blkreel("compare", *runs, "--json").stdout)["sections"][0]["entries"][1]
-    assert shown["simulated"] and shown["verdict"]["withheld"] == ["read_p99"]
+    assert shown["simulated"] and shown["verdict"]["withheld"] == ["read_p90", "read_p99"]
     assert shown["headline"]["read_p99"]["value"] is None
     assert shown["figures"]["read"]["latency"]["p99_ns"] > 0, "the value itself stays in the document"
     assert "no condition" in blkreel("compare", *runs, "--allow-simulated", code=2).stderr
