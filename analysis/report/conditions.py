@@ -128,6 +128,8 @@ def check(document: dict[str, Any], conditions: list[Condition], base: str | Non
         for section in document["sections"]]
     bases = [section.get("base", drives[0].label) for section, (_, drives) in
              zip(document.get("sections", [{}]), sections, strict=True)]
+    # A base alone says nothing of a drive that is compared with it elsewhere.
+    compared_bases = {base or label for (_, drives), label in zip(sections, bases, strict=True) if len(drives) > 1}
     left_out = [section.get("left_out", ()) for section in document.get("sections", [{}])]
     # Sections all of whose runs are.
     gone_sections = [(section["title"], section["left_out"]) for section in document.get("left_out", ())]
@@ -146,7 +148,7 @@ def check(document: dict[str, Any], conditions: list[Condition], base: str | Non
             first = next((drive for drive in drives if drive.label == (base or first_label)), None)
             metric = _resolved(condition, drives)
             compared_drives = [drive for drive in drives if drive is not first]
-            if condition.kind != "change":
+            if condition.kind != "change" and (compared_drives or drives[0].label not in compared_bases):
                 outcomes += [_on_value(condition, title, metric, drive) for drive in compared_drives or drives]
             elif first is None or not compared_drives:
                 outcomes.append(Outcome(condition.text, title, metric, None, drives[0].label, UNKNOWN,

@@ -129,6 +129,11 @@ def test_the_base_is_the_first_drive_named_at_each_pace(tmp_path):
                                            ("old", 90, 5 * MS))]
     outcomes = conditions.check(present.compare(runs), [conditions.parse("read_service_time > +5%")])
     assert [(outcome.base, outcome.new, outcome.status) for outcome in outcomes] == 2 * [("old", "new", "met")]
+    for text in ("read_wait > 9s", "read_wait > +900%"):
+        outcomes = conditions.check(present.compare([*runs[:2], runs[3]]), [conditions.parse(text)])
+        assert [outcome.status for outcome in outcomes] == ["not met", "unknown"], "new was not run at the second pace"
+    alone = present.compare(runs[1:3])
+    assert [outcome.status for outcome in conditions.check(alone, [conditions.parse("read_wait > 1ns")])] == 2 * ["met"]
 
 
 @pytest.mark.parametrize("condition", ["read_wait > +10%", "read_wait > 9s", "relative_performance < -5%"])
