@@ -182,13 +182,15 @@ def words(outcome: Outcome, has_section: bool = False) -> str:
     line = f"{outcome.status}: {outcome.condition}  [{outcome.new}"
     line += f" against {outcome.base}" if outcome.base else ""
     line += f", {within_sentence(outcome.section)}]" if has_section else "]"
+    # The change of a percentile is then that of the mean of the runs' own, which may have another sign.
+    is_of_runs = outcome.low is not None and (metric := find(outcome.metric)) is not None and metric.pooled
     if outcome.change is not None:
-        line += f"  {_percent(outcome.change)}"
+        line += f"  {_percent(outcome.change)}{' in the mean of the runs' if is_of_runs else ''}"
         if outcome.low is not None and outcome.high is not None:
             line += f", 95 % interval {_percent(outcome.low)} to {_percent(outcome.high)}"
     if outcome.new_value is not None:
         before = f"{_value(outcome.metric, outcome.base_value)} to " if outcome.base_value is not None else ""
-        line += f"  ({before}{_value(outcome.metric, outcome.new_value)})"
+        line += f"  ({before}{_value(outcome.metric, outcome.new_value)}{' of all I/Os' if is_of_runs else ''})"
     return line + (f"; {outcome.why}" if outcome.why else "")
 
 
