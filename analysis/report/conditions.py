@@ -198,7 +198,7 @@ def words(outcome: Outcome, has_section: bool = False) -> str:
 class _Drive:
     """figures: of all runs pooled. runs: of each. headline: by key. invalid: why its runs are not used.
 
-    run: the account of its first run; None of a test.
+    run: the account of its first run; None of a test. left_out: figures of its runs that --drop-invalid leaves out.
     """
 
     label: str
@@ -209,12 +209,14 @@ class _Drive:
     paces: tuple[str, ...] = ()
     withheld: tuple[str, ...] = ()
     run: dict[str, Any] | None = None
+    left_out: tuple[dict[str, Any], ...] = ()
 
     @classmethod
     def of_entry(cls, entry: dict[str, Any], allow_simulated: bool) -> "_Drive":
         return cls(entry["label"], entry["figures"], [run["figures"] for run in entry["runs"]], entry["headline"],
                    _unusable(entry["label"], entry, allow_simulated), pace_names(entry["pace"]),
-                   tuple(entry["verdict"].get("withheld", ())), entry["runs"][0].get("run"))
+                   tuple(entry["verdict"].get("withheld", ())), entry["runs"][0].get("run"),
+                   tuple(entry.get("left_out", ())))
 
     def without_value(self, metric: str, value: float | None) -> str:
         """Why a metric cannot decide a condition; "" if it can."""
@@ -226,8 +228,7 @@ class _Drive:
 
     def values(self, metric: str) -> tuple[float | None, list[float | None]]:
         """(value of the drive, value of each run or repeat)."""
-        definition = find(metric)
-        path = definition.path if definition else metric
+        definition, path = find(metric), _path(metric)
         if self.runs:
             runs = [_at(figures, path) for figures in self.runs]
             if definition and definition.key in self.headline:
@@ -264,6 +265,9 @@ def _test_sections(document: dict[str, Any], allow_simulated: bool) -> list[tupl
 
 def _on_value(condition: Condition, title: str, metric: str, drive: _Drive) -> Outcome:
     value, runs = drive.values(metric)
+    if drive.runs and _is_of_failures(metric):  # of all runs: a mean over runs would hide a single run
+        runs = [_at(figures, _path(metric)) for figures in (*drive.runs, *drive.left_out)]
+        value = sum(count or 0 for count in runs)
     subject = (condition.text, title, metric, None, drive.label)
     if (why := drive.without_value(metric, value)) or value is None:
         return Outcome(*subject, UNKNOWN, new_value=value, why=why)
@@ -354,12 +358,17 @@ def _few(count: int) -> str:
 
 def _missing(drive: _Drive, metric: str) -> str:
     definition = find(metric)
-    *above, name = (definition.path if definition else metric).split(".")
+    *above, name = _path(metric).split(".")
     near = _at(drive.figures, ".".join(above)) if above else drive.figures
     if isinstance(near, dict) and name.removesuffix("_ns") in near.get("too_small", ()):
         return f"{metric} of {drive.label} is not known: n too small (n={near['n']:,})"
     why = definition.missing if definition and not definition.op else "nothing of this kind was measured"
     return f"{metric} of {drive.label} is not known: {why}"
+
+
+def _path(metric: str) -> str:
+    definition = find(metric)
+    return definition.path if definition else metric
 
 
 def _at(figures: Any, key: str) -> Any:

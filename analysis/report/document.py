@@ -104,11 +104,15 @@ def comparison(measured: list[Measured], drop_invalid: bool = False,
     _name_apart(drives)
     for key, entries in zip(sections, drives, strict=True):
         first = entries[0].measured[0]
+        omitted = [run for run, _ in dropped if _section_key(run) == key]
+        for of in entries:
+            of.document["left_out"] = [figures(run.partial) for run in omitted
+                                       if _entry_key(run) == _entry_key(of.measured[0])]
         document: Document = {
             "title": pace_title(first), "claim": claim(first), "source": source(first),
             "pace": first.stored_account.get("pace"), "idle": first.stored_account.get("idle"),
             "ratios": _compared(entries), "paired": None, "entries": [entry.document for entry in entries],
-            **_base_of(base_key, entries, [run for run, _ in dropped if _section_key(run) == key])}
+            **_base_of(base_key, entries, omitted)}
         if several_devices and (device := condition_of(first).device):
             document["title"] += f", device {device} of the trace"
         if several_sources:

@@ -179,6 +179,20 @@ def test_conditions_on_failed_ios_are_decided_before_the_verdict():
     assert check("read_wait > +10%", base, new)[0].status == "unknown"
 
 
+def test_conditions_on_failed_ios_are_on_those_of_all_runs(tmp_path):
+    """Three of one run, which a mean over runs would hide, and those of runs that --drop-invalid leaves out."""
+    base, new = entry("base", EVEN), entry("new", EVEN)
+    new["runs"][2]["figures"]["all"]["error_ops"] = 3
+    for text, value, status in (("error_ops > 2", 3, "met"), ("error_ops > 3", 3, "not met")):
+        (outcome,) = check(text, base, new)
+        assert (outcome.new_value, outcome.status) == (value, status)
+    new["left_out"] = [new["runs"][2]["figures"]]
+    assert check("error_ops > 3", base, new)[0].new_value == 6
+    runs = [write_run(tmp_path / verdict, seconds=3, verdict=verdict) for verdict in ("valid", "invalid")]
+    (drive,) = present.compare(runs, drop_invalid=True)["sections"][0]["entries"]
+    assert [figures["all"]["error_ops"] for figures in drive["left_out"]] == [0]
+
+
 def test_a_percentile_of_too_few_is_not_passed():
     (outcome,) = check("read_p99 > +10%", entry("base", EVEN), entry("new", EVEN))
     assert outcome.status == "unknown" and "n too small (n=500)" in outcome.why
