@@ -171,9 +171,9 @@ class HostEffect:
             if not self._measured.count(direction):
                 continue
             wait = self._effect(lambda of, direction=direction: of.wait_ns(direction))
+            service = self._effect(lambda of, direction=direction: of.service_time_ns(direction))
             effects += [(f"{name}_wait", wait), (f"{name}_throughput", self._inverse(wait)),
-                        (f"{name}_service_time", self._effect(
-                            lambda of, direction=direction: of.service_time_ns(direction)))]
+                        (f"{name}_service_time", service), (f"{name}_latency_mean", service)]
             for response in (False, True):
                 count = self._measured.count(direction, response)
                 for key, (numerator, denominator) in _PERCENTILES.items():
