@@ -35,7 +35,7 @@ MET, NOT_MET, NOISE, UNKNOWN = "met", "not met", "noise", "unknown"
 EXIT_MET, EXIT_UNKNOWN = 4, 3
 _ROUNDING = 1e-12
 
-_CONDITION = re.compile(r"\s*([A-Za-z_][\w.\- ]*?)\s*(>=|<=|>|<)\s*([+\-−]?)\s*(\d+(?:\.\d+)?|\.\d+)\s*"
+_CONDITION = re.compile(r"\s*([A-Za-z_][\w.+\- ]*?)\s*(>=|<=|>|<)\s*([+\-−]?)\s*(\d+(?:\.\d+)?|\.\d+)\s*"
                         r"([^\W\d]*(?:/s)?|%)\s*")
 _RATES = {"mb/s": 1, "mb_s": 1, "gb/s": 1000, "kb/s": 1e-3}
 _UNITS = {unit.suffix: unit for unit in (NS, MB_S, BYTES)}
@@ -98,7 +98,7 @@ def parse(text: str) -> Condition:
     if not match:
         raise UsageError(f"--fail-if {text!r} is not a condition", _EXAMPLES)
     metric, comparison, sign, number, unit = match.groups()
-    metric = re.sub(r"[\s\-]+", "_", metric)
+    metric = _joined(metric)
     value = float(number) * (-1 if sign in ("-", "−") else 1)
     if unit == "%":
         return Condition(text, metric, comparison, value / 100, "change")
@@ -112,6 +112,11 @@ def parse(text: str) -> Condition:
         with suppress(UsageError):
             return Condition(text, metric, comparison, parse_unit(number + unit), kind)
     raise UsageError(f"--fail-if {text!r}: unknown unit {unit!r}", "units are %, ns, us, ms, s, MB/s, GB/s, KiB, MB")
+
+
+def _joined(words: str) -> str:
+    """`read wait` and `read-wait` are `read_wait`; steps of a benchmark have dashes in their names."""
+    return re.sub(r"[\s\-]+", "_", words)
 
 
 def check(document: dict[str, Any], conditions: list[Condition], base: str | None = None,
@@ -389,8 +394,8 @@ def _resolved(condition: Condition, drives: list[_Drive]) -> str:
     numeric_paths = list(dict.fromkeys(path for drive in drives for path in paths(drive.figures)
                                        if isinstance(_at(drive.figures, path), int | float | None)))
     ends = [f"{name}{unit}" for unit in ("", *_UNITS)]
-    matches = [path for path in numeric_paths if path in ends] or [
-        path for path in numeric_paths if any(path.endswith(f".{end}") for end in ends)]
+    matches = [path for path in numeric_paths if _joined(path) in ends] or [
+        path for path in numeric_paths if any(_joined(path).endswith(f".{end}") for end in ends)]
     # The slowdown of a test, not that of each of its bursts, which lies deeper.
     matches = [path for path in matches if path.count(".") == min(match.count(".") for match in matches)]
     if len(matches) == 1:

@@ -1,6 +1,7 @@
 """`blkreel compare --fail-if`: what a build server does with a firmware or a kernel that got worse."""
 
 import json
+import re
 from types import SimpleNamespace
 
 import pytest
@@ -251,18 +252,21 @@ def test_a_base_that_is_none_of_them():
 def test_results_of_tests():
     """Figures of tests by the end of their key, each repeat where it is known."""
     def figures(slowdown, repeats=None):
-        own = {"slowdown": slowdown, "writer": [], "mixed": {"read_wait_ns": 5}, "baseline": {"read_wait_ns": 3}}
-        return {"states": {"client": {**own, **({"slowdown_repeats": repeats} if repeats else {})}}}
+        own = {"slowdown": slowdown, "writer": [], "mixed": {"read_wait_ns": 5}, "baseline": {"read_wait_ns": 3},
+               "random-read-4K": {"p99_ns": 10 * slowdown if slowdown else None}}
+        return {"states": {"client+op25": {**own, **({"slowdown_repeats": repeats} if repeats else {})}}}
     document = {"title": "mixed-burst", "labels": ["old", "new"], "verdict": {"level": "qualified", "reasons": []},
                 "figures": {"old": figures(1.0, EVEN), "new": figures(1.2, SLOWER)}}
     check_one = lambda text: conditions.check(document, [conditions.parse(text)])  # noqa: E731
     (outcome,) = check_one("slowdown > +10%")
-    assert outcome.status == "met" and outcome.metric == "states.client.slowdown" and outcome.low > .1
+    assert outcome.status == "met" and outcome.metric == "states.client+op25.slowdown" and outcome.low > .1
     assert check_one("slowdown > 1.1")[0].status == "met"
-    either = "may be states.client.mixed.read_wait_ns, states.client.baseline.read_wait_ns"
-    with pytest.raises(UsageError, match=either):
+    either = "may be states.client+op25.mixed.read_wait_ns, states.client+op25.baseline.read_wait_ns"
+    with pytest.raises(UsageError, match=re.escape(either)):
         check_one("read_wait > 10%")
     assert check_one("mixed.read_wait > 10%")[0].status == "not met"
+    for text in ("random-read-4K.p99 > +10%", "states.client+op25.random-read-4K.p99_ns > 11ns"):
+        assert check_one(text)[0].status == "met"
     document["figures"]["new"] = figures(None)
     assert check_one("slowdown > +10%")[0].status == "unknown"
     document["verdict"]["level"] = "invalid"
