@@ -204,6 +204,7 @@ class _Drive:
     """figures: of all runs pooled. runs: of each. headline: by key. invalid: why its runs are not used.
 
     run: the account of its first run; None of a test. left_out: figures of its runs that --drop-invalid leaves out.
+    parameters: how those of compared tests differ.
     """
 
     label: str
@@ -215,6 +216,7 @@ class _Drive:
     withheld: tuple[str, ...] = ()
     run: dict[str, Any] | None = None
     left_out: tuple[dict[str, Any], ...] = ()
+    parameters: str = ""
 
     @classmethod
     def of_entry(cls, entry: dict[str, Any], allow_simulated: bool) -> "_Drive":
@@ -246,9 +248,9 @@ class _Drive:
 
 
 def _differing(base: _Drive, new: _Drive) -> str:
-    """How the inputs of the runs differ: the drive is not all that changed. "" if they do not."""
+    """How the inputs of the runs or tests differ: the drive is not all that changed. "" if they do not."""
     drives = {drive.label: RunCondition.of({"run": drive.run}) for drive in (base, new) if drive.run}
-    return "; ".join(differences(drives)) if len(drives) == 2 else ""
+    return "; ".join(differences(drives)) if len(drives) == 2 else new.parameters
 
 
 def _unusable(name: str, judged: dict[str, Any], allow_simulated: bool) -> str:
@@ -265,7 +267,10 @@ def _test_sections(document: dict[str, Any], allow_simulated: bool) -> list[tupl
     invalid = _unusable("the comparison of tests", document, allow_simulated)
     several = document.get("labels")
     figures = document["figures"] if several else {document["label"] or "the test": document["figures"]}
-    return [(document["title"], [_Drive(label, own, [], {}, invalid) for label, own in figures.items()])]
+    differing = "; ".join(reason["text"] for reason in document["verdict"]["reasons"]
+                          if reason.get("code") == "parameters_differ" and not reason["text"].startswith("repeats "))
+    return [(document["title"], [_Drive(label, own, [], {}, invalid, parameters=differing)
+                                 for label, own in figures.items()])]
 
 
 def _on_value(condition: Condition, title: str, metric: str, drive: _Drive) -> Outcome:

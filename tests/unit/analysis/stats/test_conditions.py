@@ -267,6 +267,12 @@ def test_results_of_tests():
     assert check_one("mixed.read_wait > 10%")[0].status == "not met"
     for text in ("random-read-4K.p99 > +10%", "states.client+op25.random-read-4K.p99_ns > 11ns"):
         assert check_one(text)[0].status == "met"
+    for text, status in (("repeats is not the same: 6 [old], 9 [new]", "met"),
+                         ("time is not the same: 2 s [old], 60 s [new]", "unknown")):
+        document["verdict"]["reasons"] = [{"code": "parameters_differ", "level": "qualified", "text": text}]
+        assert check_one("slowdown > +10%")[0].status == status
+        assert check_one("slowdown > 1.1")[0].status == "met"
+    document["verdict"]["reasons"] = []
     document["figures"]["new"] = figures(None)
     assert check_one("slowdown > +10%")[0].status == "unknown"
     document["verdict"]["level"] = "invalid"
