@@ -1,6 +1,6 @@
 """`blkreel compare`: many runs side by side."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -166,12 +166,24 @@ def command(runs: tuple[Location, ...], catalog: Path | None, drive_texts: tuple
     has_sections = len({outcome.section for outcome in outcomes}) > 1
     for outcome in outcomes if not as_json else ():
         click.echo(fail_if.words(outcome, has_sections), err=True)
+    if outcomes and joined and base is None and (label := _only_named(document, own)):
+        notice(f"--fail-if compares results of the catalog with {label}, the first drive named; to check {label}, name "
+               "another one with --base")
     if joined and add:
         for path in own:
             result, what = joined.catalog.add(Path(str(path)))
             notice(f"{what}: {result['id'][:12]} {result['label']}, from {path}")
         joined.catalog.refresh()
     return fail_if.exit_code(outcomes) or (types.NOT_TRUSTWORTHY if unreadable else 0)
+
+
+def _only_named(document: Mapping[str, Any], own: Sequence[Location]) -> str:
+    """The label of the base, if all runs that were named are of it; empty otherwise, and without runs."""
+    paths = set(map(str, own))
+    labels = {entry["label"] for section in document.get("sections", ()) for entry in section["entries"]
+              if any(run["path"] in paths for run in entry["runs"])}
+    bases = {section["base"] for section in document.get("sections", ())}
+    return labels.pop() if len(labels) == 1 and labels == bases else ""
 
 
 def _benchmark_verdicts(document: Mapping[str, Any], detail: Detail, width: int) -> list[str]:

@@ -244,6 +244,15 @@ def test_a_missing_partial_is_left_out_and_named(catalog, new_run):
     assert always.return_value == 4
 
 
+def test_a_run_that_the_catalog_is_compared_with_is_named(catalog, new_run, small_runs):
+    """Its own regression would be an improvement of all others."""
+    words = "the catalog with new drive, the first drive named"
+    arguments = new_run, "--catalog", catalog.directory, "--fail-if", "throughput < -5%"
+    assert words in compare(*arguments).stderr
+    assert words not in compare(*arguments, "--base", "fast").stderr
+    assert words not in compare(small_runs[0], *arguments).stderr
+
+
 def test_a_damaged_result_is_left_out_with_exit_code_3(catalog, new_run):
     assert compare(new_run, "--catalog", catalog.directory).return_value == 0
     path = next(path for path in catalog.results.iterdir() if '"slow"' in path.read_text())
