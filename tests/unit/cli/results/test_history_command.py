@@ -1,13 +1,16 @@
 """`blkreel results history`: its table, page and documents, and the exit code for build servers."""
 
+import json
 from functools import partial
 from xml.etree import ElementTree
 
 import pytest
 from documents import valid_document
 from in_process import run_command
+from synthetic_catalog import variant
 from synthetic_history import NIGHTS, QUERY, fill_nights
 
+from blkreel.benchmarks.catalog import Catalog
 from blkreel.common.errors import OutputExists, UsageError
 
 
@@ -31,6 +34,18 @@ def test_the_document_matches_its_schema(history):
     assert "fail_on_change" not in document
     document = valid_document("results-history", history(*QUERY, "--fail-on-change", "--json")[1])
     assert document["fail_on_change"][0]["status"] == "changed"
+
+
+def test_the_usual_metric_is_that_of_most_results(tmp_path):
+    """The verdict on the latest result withholds it."""
+    opened = Catalog.open(fill_nights(tmp_path))
+    result = opened.entry(opened.result_table()["id"][0].as_py())
+    metrics = {key: metric for key, metric in result["metrics"].items() if key != "throughput"}
+    opened.put(variant(result, NIGHTS, headline="iops", metrics=metrics, started_at="2026-12-01T20:00:00Z"),
+               opened.partial_content(result))
+    _, text, _ = run_command("results", "history", "--catalog", opened.directory, *QUERY, "--json")
+    (series,) = json.loads(text)["series"]
+    assert (series["metric"], series["unusable"]) == ("throughput", 1)
 
 
 def test_a_change_for_the_worse_fails_with_junit(history, tmp_path):
