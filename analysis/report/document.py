@@ -272,12 +272,14 @@ def _compared(entries: list[Entry]) -> list[Document]:
         for name in runs:
             if any(values[name] is not None for values in of_runs):
                 runs[name][label_] = [values[name] for values in of_runs]
-    compared = [pair for family in families for pair in pairs({metric.key: runs[metric.key] for metric in family})]
+    compared = [pair for family in families for pair in pairs(
+        {metric.key: runs[metric.key] for metric in family},
+        {metric.key: metric.same_rank for metric in family if metric.same_rank})]
     for name, drives in runs.items():
         differ = {frozenset((pair.base, pair.other)) for pair in compared if pair.figure == name and pair.differ}
         places = ranked(drives, differ, METRICS[name].better == "higher")
         for metric in HEADLINE:
-            if name in (metric.key, metric.same_rank):
+            if name == metric.key or name == metric.same_rank and metric.key not in runs:
                 for entry in entries:
                     place = places.get(entry.document["label"])
                     if place and entry.document["headline"][metric.key]["value"] is not None:

@@ -46,17 +46,24 @@ class Place:
     ties: tuple[str, ...] = field(default=())
 
 
-def pairs(runs: dict[str, dict[str, Values]]) -> list[Pair]:
-    """Each pair of drives in each metric of one family. runs: metric -> key of a drive -> values."""
+def pairs(runs: dict[str, dict[str, Values]], same_question: Mapping[str, str] | None = None) -> list[Pair]:
+    """Each pair of drives in each metric of one family. runs: metric -> key of a drive -> values.
+
+    same_question: metric -> another one whose test it shares. It has its own ratio and effect, and adds none to the
+    family.
+    """
+    same_question = same_question or {}
     compared = []
     for figure, drives in runs.items():
         keys = list(drives)
         means = {key: geometric_mean(values) for key, values in drives.items()}
         compared += [_pair(figure, base, other, drives, means)
                      for index, base in enumerate(keys) for other in keys[index + 1:]]
-    tested = [(pair, pair.ratio.p) for pair in compared if pair.ratio]
-    adjusted = {id(pair): p for (pair, _), p in zip(tested, holm([p for _, p in tested]), strict=True)}
-    return [_judged(pair, adjusted.get(id(pair)), len(tested)) for pair in compared]
+    tested = [(pair, pair.ratio.p) for pair in compared if pair.ratio and pair.figure not in same_question]
+    adjusted = {(pair.figure, pair.base, pair.other): p
+                for (pair, _), p in zip(tested, holm([p for _, p in tested]), strict=True)}
+    return [_judged(pair, adjusted.get((same_question.get(pair.figure, pair.figure), pair.base, pair.other)),
+                    len(tested)) for pair in compared]
 
 
 def _pair(figure: str, base: str, other: str, drives: dict[str, Values], means: dict[str, float | None]) -> Pair:

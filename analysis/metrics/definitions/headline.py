@@ -71,13 +71,16 @@ def headline_metrics(paces: Iterable[str]) -> tuple[Metric, ...]:
 
 
 def ranked_families(paces: Iterable[str]) -> tuple[tuple[Metric, ...], tuple[Metric, ...]]:
-    """Two families of questions for stats/ranking.py: the leading metrics, and the others. Of metrics with the same
-    ranking one takes part: read throughput and read wait of one trace are one question."""
+    """Two families of questions for stats/ranking.py: the leading metrics, and the others.
+
+    Of metrics of reads or writes with the same ranking one takes part: read throughput and read wait of one trace are
+    one question. Metrics of the whole run with a same_rank have another ratio than that one.
+    """
     paces = tuple(paces)
     leading = leading_metrics(paces)
 
     def questions(metrics: Iterable[Metric]) -> tuple[Metric, ...]:
-        return tuple(metric for metric in metrics if metric.better and not metric.same_rank)
+        return tuple(metric for metric in metrics if metric.better and not (metric.op and metric.same_rank))
 
     return questions(leading), questions(metric for metric in headline_metrics(paces) if metric not in leading)
 

@@ -72,6 +72,16 @@ def test_ties_are_not_transitive_and_nobody_is_wronged():
     assert {key: place.rank for key, place in ranks(runs)[0].items()} == {"wide": 1, "tight": 1, "worse": 3}
 
 
+def test_a_metric_of_the_same_question_has_its_own_size_and_the_same_test():
+    """What a drive adds may grow by a fifth where the load, of computing for the most part, takes 0.5 % longer."""
+    load = {"old": spread(5250, .0001), "new": spread(5276, .0001)}
+    added = {key: [value - 5120 for value in values] for key, values in load.items()}
+    (alone,) = pairs({"load": load})
+    of_load, of_added = pairs({"load": load, "added": added}, {"added": "load"})
+    assert of_load == alone and not of_load.differ and of_load.why.startswith("under 2 %")
+    assert of_added.differ and of_added.p == of_load.p and of_added.value == pytest.approx(1.2, abs=.01)
+
+
 def test_what_nobody_would_notice_is_no_difference():
     (pair,) = pairs({"wait": {"a": spread(100, .001), "b": spread(101.9, .001)}})
     assert pair.ratio.excludes_one and not pair.differ and pair.why == "under 2 % apart"
