@@ -195,6 +195,8 @@ class Study:
         at: in percent. of: "latency" (submit to completion), "response" (due to completion, of a replay) or "queue"
         (in the kernel before submission). n: how many I/Os. A percentile with fewer than 10 I/Os beyond it is missing.
         """
+        if isinstance(at, int | float | str):
+            raise UsageError(f"at is {at!r}, not a list", f"give a list: at=[{at!r}]")
         percents = [(str(percent), _fraction(percent)) for percent in at]
         lines = []
         for label, measured in self._measured.items():
@@ -215,6 +217,8 @@ class Study:
         At most `points` lines, evenly in the logarithm of the share, as a chart of the tail wants them; None: every
         value that occurs.
         """
+        if points is not None and points < 1:
+            raise UsageError(f"invalid points: {points!r}", "give the most lines, such as points=400, or None for all")
         lines = []
         for label, measured in self._measured.items():
             for _, part in self._classes(measured, op, named=True):
@@ -349,6 +353,8 @@ class Study:
     def _wanted(self, columns: Sequence[str] | None) -> list[str]:
         if columns is None:
             return self.columns
+        if isinstance(columns, str):
+            raise UsageError(f"columns is the text {columns!r}, not a list", f"give a list: [{columns!r}]")
         for name in columns:
             for trace in self._parts.values():
                 if name not in trace.schema.names:

@@ -167,6 +167,16 @@ def test_what_is_called_the_same_is_told_apart(runs, tmp_path):
     assert blkreel.open([GAME_LOAD, runs[0]]).labels == ["game-load", "fast drive"]
 
 
+@pytest.mark.parametrize("call, text", [
+    (lambda study: study.percentiles("read", 99), r"at is 99, not a list; give a list: at=\[99\]"),
+    (lambda study: study.percentiles("read", "99.9"), "at is '99.9', not a list"),
+    (lambda study: study.frame("op"), r"columns is the text 'op', not a list; give a list: \['op'\]"),
+    (lambda study: study.latency("read", points=0), "invalid points: 0; give the most lines")])
+def test_a_wrong_argument_is_named_with_its_remedy(runs, call, text):
+    with pytest.raises(blkreel.BlkreelError, match=text):
+        call(blkreel.open(runs[0]))
+
+
 def test_traces_and_runs_share_the_columns_that_both_have(runs):
     mixed = blkreel.open([GAME_LOAD, runs[0]])
     assert "due_ns" not in mixed.columns and "latency_ns" in mixed.columns
