@@ -135,12 +135,17 @@ def drive_words(drive: Document) -> str:
 
 def state_words(state: Document | None) -> str:
     """The state of the drive before the run."""
-    if not state or not state.get("name"):
-        return "not prepared" if state is not None else units.MISSING
-    words = str(state["name"]) + (" (scaled)" if state.get("scale") not in (None, 1, 1.0) else "")
-    if state.get("written_since_bytes"):
+    words = state_name(state)
+    if state and state.get("name") and state.get("written_since_bytes"):
         words += f", {units.size(state['written_since_bytes'])} written since"
     return words
+
+
+def state_name(state: Document | None) -> str:
+    """The state without what was written since: the same for repetitions."""
+    if not state or not state.get("name"):
+        return "not prepared" if state is not None else units.MISSING
+    return str(state["name"]) + (" (scaled)" if state.get("scale") not in (None, 1, 1.0) else "")
 
 
 def idle_words(idle: Document | None) -> str:

@@ -17,7 +17,7 @@ from blkreel.analysis.metrics.partials.partial_file import VERSION as PARTIAL_VE
 from blkreel.analysis.metrics.partials.partial_file import dump as dump_partial
 from blkreel.analysis.metrics.run_times import RunTimes
 from blkreel.analysis.report import document
-from blkreel.analysis.report.columns import state_words
+from blkreel.analysis.report.columns import state_name
 from blkreel.analysis.report.page import drive_facts
 from blkreel.analysis.scale import measure_fleet
 from blkreel.analysis.stats.intervals import interval
@@ -85,7 +85,7 @@ def of_measured(measured: Measured, host: str) -> tuple[Result, bytes]:
         "kind": "run", "measured": {"kind": "run", "records": measured.identity}, "label": document.label(measured),
         "drive": _facts(drive, run),
         "workload": {"checksum": source["sha256"] or "", "title": source["title"] or name, "name": name},
-        "pace": document.pace_title(measured), "state": state_words(dict(run.state)) if run.state else "",
+        "pace": document.pace_title(measured), "state": state_name(dict(run.state)) if run.state else "",
         "simulated": run.simulated, "rows": measured.rows,
         "verdict": judged, "metrics": metrics,
         "headline": next((metric.key for metric in (*leading_metrics(paces), WRITE_WAIT) if metric.key in metrics), ""),

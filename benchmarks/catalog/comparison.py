@@ -14,7 +14,7 @@ from typing import Any, cast
 
 from blkreel.analysis.metrics.measure import Measured
 from blkreel.analysis.report import document
-from blkreel.analysis.report.columns import state_words
+from blkreel.analysis.report.columns import state_name
 from blkreel.benchmarks.results.document import Results
 from blkreel.common.errors import UsageError
 from blkreel.common.units import counted
@@ -192,7 +192,7 @@ def _leave_out(joined: Joined, row: _Row, reason: str, text: str) -> None:
 def _traits(measured: Measured) -> tuple[str, str, str, bool]:
     run = measured.account
     return (workload_checksum(measured.stored_account.get("source", {})), document.pace_title(measured),
-            state_words(dict(run.state)) if run.state else "", run.simulated)
+            state_name(dict(run.state)) if run.state else "", run.simulated)
 
 
 def _limits(measured: Measured) -> dict[str, float]:

@@ -159,6 +159,8 @@ def parse(content: bytes, path: object) -> Result:
     if not result["drive"]["unit"]:  # earlier versions gave simulated and emulated drives none
         source = (result["metadata"] or {}).get("run") or result["results"] or {}
         result["drive"]["unit"] = description_hash(source.get("drive") or {}, source.get("emulated") or [])
+    # Earlier versions added what was written since, which keeps no repetitions apart.
+    result["state"] = result["state"].partition(", ")[0]
     return result
 
 

@@ -34,7 +34,7 @@ RESULTS, METRICS = "results.parquet", "metrics.parquet"
 # Columns in which matching() searches.
 _OF_DRIVE = ("label", "model", "firmware", "unit")
 _OF_WORKLOAD = ("workload_title", "workload_name")
-_FORMAT, _VERSION, _GENERATION = b"blkreel.catalog", b"4", b"blkreel.generation"
+_FORMAT, _VERSION, _GENERATION = b"blkreel.catalog", b"5", b"blkreel.generation"
 _NAMES = pa.dictionary(pa.int32(), pa.string())
 RESULT_SCHEMA = pa.schema([
     ("id", pa.string()), ("kind", _NAMES), ("label", _NAMES), ("model", _NAMES), ("firmware", _NAMES), ("unit", _NAMES),

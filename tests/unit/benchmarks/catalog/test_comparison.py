@@ -200,6 +200,19 @@ def test_the_oldest_result_of_a_catalog_alone_is_of_the_base(tmp_path):
     assert {outcome["base"] for outcome in compared["fail_if"]} == {"old"}
 
 
+def test_what_was_written_since_keeps_repetitions_together(tmp_path):
+    """Each run of a prepared drive but the first had a state of its own. One result is of an earlier version."""
+    opened = Catalog.open(tmp_path / "catalog", create=True)
+    for number in range(3):
+        state = {"name": "client", "written_since_bytes": number * 10**9}
+        result, _ = opened.add(run_of(tmp_path / f"r{number}", "a drive", seed=number, state=state))
+    earlier = {**result, "state": "client, 2.00 GB written since"}
+    opened.path_of(result["id"]).write_bytes(dump({**earlier, "checksum": checksum_of(earlier)}))
+    assert set(opened.entries().state) == {"client"} and not opened.damaged
+    assert len(join(opened).runs) == 3 and len(join(opened, measure_fleet([tmp_path / "r1"]).measured).runs) == 2
+    assert opened.add(tmp_path / "r2")[1] == "unchanged"
+
+
 def test_a_result_that_is_named_too_counts_once(catalog, small_runs, tmp_path):
     copied = shutil.copytree(small_runs[0], tmp_path / "copied")
     compared = valid_document("compare", compare(copied, "--catalog", catalog.directory, "--json").stdout)
