@@ -59,14 +59,18 @@ log.close()
 
 def test_planted_stutters_have_their_cause(require_root, blkreel, tmp_path):
     """The test plants 150 ms each. Nothing is said of other long frames, of those that other work made longer, and of
-    reads whose completion the kernel hid from the capture."""
+    reads whose completion the kernel hid from the capture. Single ones are unclear where other work made the clocks
+    uncertain, but not all in each of the tries."""
     if not Path("/dev/fuse").exists():
         pytest.skip("needs FUSE: modprobe fuse")
+    unclear = []
     for attempt in range(TRIES):
         directory = tmp_path / str(attempt)
         directory.mkdir()
         stutters = {frame: stutter for frame, stutter in stutters_of(blkreel, directory).items()
                     if stutter["time_ns"] < UNDISTURBED_NS}
+        unclear += [frame for frame, stutter in stutters.items() if stutter["cause"] == "unclear"]
+        stutters = {frame: stutter for frame, stutter in stutters.items() if stutter["cause"] != "unclear"}
         for frame in stutters.keys() & set(BY_IO):
             stutter = stutters[frame]
             assert stutter["cause"] == "io", json.dumps(stutter)
@@ -76,6 +80,7 @@ def test_planted_stutters_have_their_cause(require_root, blkreel, tmp_path):
             assert stutters[frame]["cause"] == "other", json.dumps(stutters[frame])
         if stutters.keys() & set(BY_IO) and stutters.keys() & set(BY_COMPUTING):
             return
+    assert not set(unclear) & {*BY_IO, *BY_COMPUTING}, "no stutter of one kind has a cause"
     pytest.skip(f"needs a machine on which a frame of 170 ms takes less than {UNDISTURBED_NS / 1e6:.0f} ms")
 
 
