@@ -78,11 +78,11 @@ def _verdict(named: _Named) -> Verdict:
         return f"{text} [{'all' if len(tests) == len(named) > 1 else ', '.join(tests)}]"
 
     verdict = merged_by_name([(label, document["verdict"]) for label, document in named.items()], words,
-                             _differences(named))
+                             parameter_differences(named))
     return {**verdict, "reasons": [{**reason, "steps": []} for reason in verdict["reasons"]]}
 
 
-def _differences(named: _Named) -> Iterator[Reason]:
+def parameter_differences(named: _Named) -> Iterator[Reason]:
     """With different parameters the figures do not compare the drives alone."""
     settings = {"quick": {label: str(document["quick"]) for label, document in named.items()},
                 "scale": {label: parameter_words(document["scale"]) for label, document in named.items()}}
