@@ -105,9 +105,9 @@ def comparison(measured: list[Measured], drop_invalid: bool = False,
     for key, entries in zip(sections, drives, strict=True):
         first = entries[0].measured[0]
         omitted = [run for run, _ in dropped if _section_key(run) == key]
-        for of in entries:
-            of.document["left_out"] = [figures(run.partial) for run in omitted
-                                       if _entry_key(run) == _entry_key(of.measured[0])]
+        for built_entry in entries:
+            built_entry.document["left_out"] = [figures(run.partial) for run in omitted
+                                                if _entry_key(run) == _entry_key(built_entry.measured[0])]
         document: Document = {
             "title": pace_title(first), "claim": claim(first), "source": source(first),
             "pace": first.stored_account.get("pace"), "idle": first.stored_account.get("idle"),
