@@ -26,12 +26,12 @@ from blkreel.analysis.metrics.definitions.metric import pace_names
 from blkreel.analysis.metrics.definitions.registry import figures
 from blkreel.analysis.metrics.measure import Measured
 from blkreel.analysis.metrics.partials.bursts import DEFAULT_GAP_NS
-from blkreel.analysis.metrics.partials.distributions import Distribution, enough
+from blkreel.analysis.metrics.partials.distributions import Distribution
 from blkreel.analysis.metrics.partials.partial import ClassPartial
 from blkreel.analysis.metrics.run_times import RunTimes
 from blkreel.analysis.scale import ReadOptions, measure_fleet
 from blkreel.common.errors import UsageError
-from blkreel.common.verdict import recorded
+from blkreel.common.verdict import enough, recorded
 from blkreel.traces.format.reader import RUN_RECORDS, open_trace
 from blkreel.traces.format.schema import OPS
 from blkreel.traces.format.trace import Trace

@@ -23,6 +23,8 @@ BACKGROUND_LIMIT = 0.95
 # Of the bytes read beside a background on a fitted drive, those of reads of sizes that were not fitted.
 NOT_FITTED_LIMIT = 0.05
 
+ENOUGH_BEYOND = 10  # a percentile is shown if at least so many values lie beyond it
+
 # code -> cause. A code never changes its meaning; docs/method.md lists the same.
 CODES = {
     # of a run
@@ -143,6 +145,12 @@ class Verdict(TypedDict, total=False):
     reasons: Required[list[Reason]]
     notes: list[Note]
     withheld: list[str]
+
+
+def enough(count: int, fraction: tuple[int, int]) -> bool:
+    """Whether so many values have a percentile: n (1 - p) >= 10, in integers."""
+    numerator, denominator = fraction
+    return count * (denominator - numerator) >= ENOUGH_BEYOND * denominator
 
 
 def reason(code: str, level: Level, text: str, metric: str | None = None, value: float | None = None,

@@ -4,8 +4,8 @@ import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from blkreel.analysis.metrics.partials.distributions import ENOUGH_BEYOND
 from blkreel.common import units
+from blkreel.common.verdict import ENOUGH_BEYOND
 
 from .series_style import SeriesStyle
 from .spec import HIGHLIGHTED, OWN_SCALES, TIMES, Axis, Datum, Spec, finish, labels_by_scale, scale_axis, tooltip

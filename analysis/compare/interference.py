@@ -16,8 +16,9 @@ from typing import Any
 
 import numpy as np
 
-from blkreel.analysis.metrics.partials.distributions import PERCENTILES, ValueCounts, enough
+from blkreel.analysis.metrics.partials.distributions import PERCENTILES, ValueCounts
 from blkreel.common.binning import LogLinearBins
+from blkreel.common.verdict import enough
 from blkreel.traces.format.exposure import COLUMNS
 from blkreel.traces.format.schema import FLAGS, OPS, WRITE_CODES
 from blkreel.traces.format.trace import Trace

@@ -19,7 +19,7 @@ import numpy as np
 import pyarrow as pa
 
 from blkreel.analysis.metrics.measure import Measured
-from blkreel.analysis.metrics.partials.distributions import enough
+from blkreel.common.verdict import enough
 from blkreel.traces.format.reader import open_trace
 from blkreel.traces.format.schema import FLAGS, OP_NAMES
 from blkreel.traces.format.trace import Trace

@@ -4,12 +4,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NotRequired, Protocol, TypedDict, TypeVar
 
-from blkreel.analysis.metrics.partials.distributions import Distribution, enough
+from blkreel.analysis.metrics.partials.distributions import Distribution
 from blkreel.analysis.report.columns import WITHHELD
 from blkreel.analysis.stats.intervals import geometric_mean
 from blkreel.benchmarks.metric import BenchmarkMetric
 from blkreel.benchmarks.step_metrics.step_stats import StepStats
-from blkreel.common.verdict import Reason, Verdict
+from blkreel.common.verdict import Reason, Verdict, enough
 
 _T = TypeVar("_T")
 

@@ -8,10 +8,11 @@ from rich.console import Console, Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from blkreel.analysis.metrics.partials.distributions import PERCENTILES, enough
+from blkreel.analysis.metrics.partials.distributions import PERCENTILES
 from blkreel.common.printable import printable
 from blkreel.common.system import read_kernel_text
 from blkreel.common.units import counted, format_bytes, format_count, format_ns
+from blkreel.common.verdict import enough
 from blkreel.traces.live import Counts, Interval, percentile_ns
 
 INTERVAL_NS = 1_000_000_000

@@ -2,9 +2,10 @@
 
 from contextlib import chdir
 
-from blkreel.analysis.metrics.partials.distributions import PERCENTILES, enough
+from blkreel.analysis.metrics.partials.distributions import PERCENTILES
 from blkreel.common.errors import BlkreelError
 from blkreel.common.progress import unseen
+from blkreel.common.verdict import enough
 from blkreel.replay.predict.fit import fit_drives
 from blkreel.replay.predict.measured_run import read_run
 from blkreel.replay.predict.prediction import predict

@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 
 from blkreel.common.files.typed_document import document_of
+from blkreel.common.verdict import enough
 from blkreel.replay.engine.engine import Batch
 from blkreel.replay.engine.spans import OutstandingTime
 from blkreel.replay.fidelity.lateness import Histogram
@@ -78,9 +79,7 @@ class BackgroundTotals:
                             zip(ends_ns, due_bytes, strict=True)))
 
     def _percentile_ns(self, per_mille: int) -> int | None:
-        """None where fewer than 10 lie beyond it, as of all percentiles."""
-        enough = self._latency.total * (1000 - per_mille) >= 10 * 1000
-        return self._latency.percentile_ns(per_mille) if enough else None
+        return self._latency.percentile_ns(per_mille) if enough(self._latency.total, (per_mille, 1000)) else None
 
     def account(self, end_ns: int, lead_ns: int, *, is_final: bool) -> metadata_types.Background:
         """is_final: False of a run that goes on, without the share reached, which reads the plan again."""

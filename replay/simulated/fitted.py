@@ -16,7 +16,7 @@ from blkreel.traces.format.schema import OPS
 # Times what a fitted run wrote at most, up to which a write cache is as full as in the runs.
 _MORE_WRITTEN = 2
 # Times as many reads in flight as in the runs, up to which the queue of the drive is known.
-MORE_IN_FLIGHT = 2
+_MORE_IN_FLIGHT = 2
 # Writes for each read up to which what they cost reads changes little.
 _WRITES_LIMIT = 0.05
 _KEPT_ENDS = 1 << 16  # reads in flight are fewer
@@ -70,7 +70,7 @@ class FittedReads:
             is_read = (rows["op"] == OPS["read"]) & (rows["complete_ns"] >= rows["submit_ns"])
             in_flight = self._in_flight.of(rows["submit_ns"][is_read], rows["complete_ns"][is_read])
             self._reads += len(in_flight)
-            self._deeper_reads += int((in_flight > MORE_IN_FLIGHT * self._depth).sum())
+            self._deeper_reads += int((in_flight > _MORE_IN_FLIGHT * self._depth).sum())
         self._read_bytes += int(read_bytes.sum())
         if self._from_bytes is not None and self._to_bytes is not None:
             self._other_bytes += int(read_bytes[(read_bytes < self._from_bytes) | (read_bytes > self._to_bytes)].sum())
@@ -95,7 +95,7 @@ def limit_of_depth(account: FittedAccount) -> str | None:
     if not depth or deeper_reads <= NOT_FITTED_LIMIT * reads:
         return None
     return (f"load time and read p99 uncertain: {format_share(deeper_reads / reads)} of the reads are among more than "
-            f"{MORE_IN_FLIGHT * depth:,} in flight, and the runs that the drive was fitted to had up to {depth:,}")
+            f"{_MORE_IN_FLIGHT * depth:,} in flight, and the runs that the drive was fitted to had up to {depth:,}")
 
 
 def limit_of_fit(account: FittedAccount, written_bytes: int = 0) -> str | None:

@@ -14,17 +14,10 @@ from blkreel.common.errors import TraceError
 
 # Name to p as an exact fraction: nearest rank is integer arithmetic, and 0.999 is not a float.
 PERCENTILES = {"p50": (50, 100), "p90": (90, 100), "p99": (99, 100), "p99_9": (999, 1000)}
-ENOUGH_BEYOND = 10  # a percentile is shown if at least so many values lie beyond it
 
 BIN_BITS = 8
 _BINS = LogLinearBins(BIN_BITS)
 _COMPACT_ROWS = 1 << 20
-
-
-def enough(count: int, fraction: tuple[int, int]) -> bool:
-    """n (1 - p) >= 10, in integers."""
-    numerator, denominator = fraction
-    return count * (denominator - numerator) >= ENOUGH_BEYOND * denominator
 
 
 class Distribution:

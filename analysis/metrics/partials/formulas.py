@@ -6,7 +6,9 @@ from typing import Protocol
 
 import numpy as np
 
-from .distributions import PERCENTILES, Distribution, ValueCounts, enough
+from blkreel.common.verdict import enough
+
+from .distributions import PERCENTILES, Distribution, ValueCounts
 from .keep_up import KEPT_UP_SHARE, KeepUp
 
 

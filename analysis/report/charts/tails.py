@@ -9,11 +9,12 @@ from blkreel.analysis.charts.tail import Tail, tail_chart
 from blkreel.analysis.metrics.definitions.headline import LATENESS_P99, READ_P50, READ_RESPONSE_P99
 from blkreel.analysis.metrics.definitions.metric import pace_names
 from blkreel.analysis.metrics.definitions.registry import find
-from blkreel.analysis.metrics.partials.distributions import ENOUGH_BEYOND, PERCENTILES, Distribution
+from blkreel.analysis.metrics.partials.distributions import PERCENTILES, Distribution
 from blkreel.analysis.report.columns import WITHHELD, is_withheld
 from blkreel.analysis.report.commands import command, path_of
 from blkreel.analysis.report.document import Entry
 from blkreel.common.printable import within_sentence
+from blkreel.common.verdict import ENOUGH_BEYOND
 
 _Measured = tuple[Datum, Distribution, Datum]  # entry of the document, values, their figures
 _POINTS, _FEW_POINTS = 120, 44  # of a curve: fewer each of more than MOST_HUES drives

@@ -8,7 +8,7 @@ import click
 
 from blkreel.analysis.metrics.definitions.metric import Metric
 from blkreel.analysis.metrics.definitions.registry import METRICS
-from blkreel.analysis.metrics.partials.distributions import PERCENTILES, enough
+from blkreel.analysis.metrics.partials.distributions import PERCENTILES
 from blkreel.analysis.report.columns import WITHHELD
 from blkreel.cli.options import completion
 from blkreel.cli.options.device import device_option, note_numbers
@@ -21,6 +21,7 @@ from blkreel.common.files.json_file import print_json
 from blkreel.common.printable import printable
 from blkreel.common.text_table import TextColumn, fitting, lines_of
 from blkreel.common.units import digits, time_unit
+from blkreel.common.verdict import enough
 from blkreel.replay.plan.mapping import DoesNotFit
 from blkreel.replay.predict.prediction import Prediction, drive_file, predict
 from blkreel.replay.simulated import spec

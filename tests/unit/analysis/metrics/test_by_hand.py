@@ -6,9 +6,10 @@ import pytest
 from blkreel.analysis.metrics.accumulator import MetricsAccumulator
 from blkreel.analysis.metrics.definitions.registry import figures
 from blkreel.analysis.metrics.partials.bursts import BurstTable, late_starts
-from blkreel.analysis.metrics.partials.distributions import PERCENTILES, ValueCounts, enough
+from blkreel.analysis.metrics.partials.distributions import PERCENTILES, ValueCounts
 from blkreel.analysis.metrics.partials.formulas import consistency, mb_per_s, percentile, too_small, writer_state
 from blkreel.common.errors import TraceError
+from blkreel.common.verdict import enough
 
 US = 1000
 
