@@ -123,6 +123,7 @@ def test_a_delay_below_is_latency_above(rows_of, dm, loop_over, nvme):
     rows = rows_of([slow, nvme], f"dd if={slow} of=/dev/null bs=4k count=3 iflag=direct status=none")
     above, below = rows[rows.device == 0], rows[rows.device == 1]
     assert above.offset_bytes.tolist() == below.offset_bytes.tolist() == [0, 4096, 8192]
-    assert (above.latency_ns >= 300e6).all()
+    # dm-delay counts whole jiffies of at most 10 ms, the first of which has begun already.
+    assert (above.latency_ns >= 290e6).all()
     # Each begins below when it has waited above.
-    assert (below.submit_ns.to_numpy() - above.submit_ns.to_numpy() >= 300e6).all()
+    assert (below.submit_ns.to_numpy() - above.submit_ns.to_numpy() >= 290e6).all()
